@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/dtype.h"
+
+#include <string.h>
+
+size_t dtype_bytes(dtype t) {
+    switch (t) {
+#define X(name, number, bytes, text)                                                                                   \
+    case DTYPE_##name:                                                                                                 \
+        return bytes;
+        KEEL_DTYPE_MAP(X)
+#undef X
+    case DTYPE_COUNT:
+        break;
+    }
+    return 0;
+}
+
+const char *dtype_name(dtype t) {
+    switch (t) {
+#define X(name, number, bytes, text)                                                                                   \
+    case DTYPE_##name:                                                                                                 \
+        return text;
+        KEEL_DTYPE_MAP(X)
+#undef X
+    case DTYPE_COUNT:
+        break;
+    }
+    return "?";
+}
+
+dtype dtype_parse(const char *name, size_t n) {
+#define X(NAME, number, bytes, text)                                                                                   \
+    if (n == sizeof(text) - 1 && memcmp(name, text, n) == 0) return DTYPE_##NAME;
+    KEEL_DTYPE_MAP(X)
+#undef X
+    return DTYPE_COUNT;
+}
+
+/* IEEE 754 binary16, by bits, so that it needs no hardware and no math library. */
+float f16_to_f32(uint16_t v) {
+    uint32_t sign = (uint32_t)(v & 0x8000u) << 16, exponent = (v >> 10) & 0x1fu, mantissa = v & 0x3ffu;
+    union {
+        uint32_t u;
+        float f;
+    } x;
+    if (exponent == 31) {
+        x.u = sign | 0x7f800000u | (mantissa << 13);
+    } else if (exponent) {
+        x.u = sign | ((exponent + 112u) << 23) | (mantissa << 13);
+    } else {
+        x.u = 0x38800000u | (mantissa << 13); /* 2^-14 × (1 + m/1024) */
+        x.f -= 6.103515625e-05f;              /* minus 2^-14 leaves the subnormal */
+        x.u |= sign;
+    }
+    return x.f;
+}

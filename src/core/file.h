@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files: read-only maps, whole reads with a size limit, and writes that appear complete or not at all. */
+#ifndef KEEL_CORE_FILE_H
+#define KEEL_CORE_FILE_H
+
+#include "core/error.h"
+
+typedef struct file_map {
+    const uint8_t *data; /* NULL for an empty file */
+    size_t bytes;
+} file_map;
+
+/* Maps a regular file read-only. A directory, a missing or unreadable file is an error naming path. */
+keel_status file_map_open(const char *path, file_map *out, keel_error *err);
+void file_map_close(file_map *m);
+
+/* Reads a whole file of at most max_bytes; *out is zero-terminated, free with keel_free(). */
+keel_status file_read(const char *path, size_t max_bytes, char **out, size_t *out_bytes, keel_error *err);
+bool file_exists(const char *path);
+bool file_is_dir(const char *path);
+
+/* A file being written beside its final place (PATH.tmp.PID); nothing is at PATH until commit. */
+typedef struct file_writer {
+    int fd;
+    char *path, *tmp_path;
+    uint64_t offset; /* bytes written so far */
+    uint8_t *buffer;
+    size_t buffered;
+} file_writer;
+
+keel_status file_writer_open(const char *path, file_writer *w, keel_error *err);
+keel_status file_writer_put(file_writer *w, const void *data, size_t bytes, keel_error *err);
+/* Flushes, fsyncs, renames into place and closes. On failure the temporary file is removed. */
+keel_status file_writer_commit(file_writer *w, keel_error *err);
+/* Removes the temporary file; a no-op after commit. */
+void file_writer_abandon(file_writer *w);
+/* One-call form. */
+keel_status file_write(const char *path, const void *data, size_t bytes, keel_error *err);
+
+/* Joins with one slash; free with keel_free(); NULL when memory is short. */
+char *path_join(const char *dir, const char *name);
+
+#endif

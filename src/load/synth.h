@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Synthetic weights: a counter-based 32-bit hash to uniform values, integer arithmetic and one exact float multiply,
+ * so that every machine (and a 30-line Python reader, tests/synth.py) makes the same bytes.
+ *
+ *   name_hash = FNV-1a 32 of the checkpoint key, xor seed × 0x9E3779B1
+ *   h(i)      = mix(mix(i.lo xor name_hash) + i.hi × 0x85EBCA6B + name_hash)
+ *               with mix = the 32-bit finaliser of MurmurHash3 (public domain)
+ *   u(i)      = (int32)(h >> 8) − 2^23, a whole number in [−2^23, 2^23)
+ *   value(i)  = offset + u(i) × 2^−23 × scale, in f32, then rounded to nearest even to the tensor's dtype
+ *
+ * with offset and scale by the tensor's role: vectors ending in "norm.weight": offset 1, scale 2^-4; other vectors
+ * (biases): offset 0, scale 2^-5; matrices [N, K]: offset 0, scale 2^(−e), e = floor(log2(K)) / 2 (integer division),
+ * so that a row's dot product with unit-variance input has variance between 1/3 and 4/3;
+ * embeddings (key contains "embed_tokens"): offset 0, scale 1. */
+#ifndef KEEL_LOAD_SYNTH_H
+#define KEEL_LOAD_SYNTH_H
+
+#include "core/dtype.h"
+#include "core/error.h"
+
+/* Fills elements [first, first + n) of tensor `key` ([rank] dims as in a checkpoint) in dtype t (F32 or BF16). */
+keel_status synth_fill(const char *key, uint32_t seed, int rank, const int64_t *dim, dtype t, uint64_t first,
+                       uint64_t n, void *out, keel_error *err);
+
+#endif
