@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The protocol: how the roles of a worker, and the workers of a launch, hand work to each other. One text, compiled for
+ * the device and for the CPU; it names no op. docs/protocol.md explains it; docs/proof.md says why it is safe.
+ *
+ * It is written over these primitives alone, which the backend supplies before including this file
+ * (src/exec/cpu_prim.h; later src/device/cuda_prim.cuh):
+ *
+ *   kp_load_acquire(p), kp_store_release(p, v), kp_add_release(p, v)      32-bit counters
+ *   kp_load_acquire64(p), kp_store_release64(p, v)                        epoch-carrying words
+ *   kp_bar_init(b, count), kp_bar_arrive(b), kp_bar_expect(b, bytes), kp_bar_test(b, parity)
+ *       slot barriers with the semantics of the PTX mbarrier: a phase completes when `count` arrivals came and all
+ *       expected bytes have landed; kp_bar_test(b, parity) is true once the phase of that parity has completed.
+ *   kp_bulk_start(c, dst, src, bytes, b)    asynchronous copy that lands `bytes` on b; order among copies undefined
+ *   kp_yield(c, hint)                       lets others run; the hint says what is waited for
+ *   kp_abort_poll(c)                        true once the run is being aborted
+ *   kp_dispatch(c)                          runs the body of c->role for c->task (a table or a generated switch)
+ *   kp_run_over(launch)                     worker 0 alone, between iterations: was that the last one?
+ *
+ * Every wait polls the abort word and then returns 0, upon which the role leaves. Nothing here waits without bound.
+ */
+#ifndef KEEL_DEVICE_PROTOCOL_H
+#define KEEL_DEVICE_PROTOCOL_H
+
+#include "device/worker.h"
+
+/* Planted faults, for tests that prove that the checkers see them. 0 in every product build. */
+#ifndef KP_FAULT
+#define KP_FAULT 0
+#endif
+#define KP_FAULT_RELEASE_BEFORE_CLAIM 1 /* the loader skips its claim, so releases may overtake it */
+#define KP_FAULT_EARLY_RELEASE 2        /* pages are released before the body that reads them has run */
+#define KP_FAULT_READ_BEFORE_DEPENDENCY 3
+#define KP_FAULT_EXIT_AFTER_BARRIER 4 /* every worker decides for itself, after the border, whether to leave */
+#define KP_FAULT_NO_JOIN 5            /* lane 0 releases and signals without waiting for its sister lane */
+#define KP_FAULT_EARLY_COMPUTED 6     /* the consumer hands over before its body has run */
+
+/* ---- waits -------------------------------------------------------------------------------------- */
+
+KP_FN int kp_wait_bar(kp_ctx *c, kp_bar *bar, kp_u32 parity, kp_u32 what) {
+    while (!kp_bar_test(bar, parity)) {
+        kp_hint hint = {KP_HINT_BAR, what, parity, 0, bar, 0};
+        if (kp_abort_poll(c)) return 0;
+        kp_yield(c, hint);
+    }
+    return 1;
+}
+
+/* Satisfied when count ≥ target; the difference is taken modulo 2^32. */
+KP_FN int kp_wait_counter(kp_ctx *c, kp_u32 *count, kp_u32 target, kp_u32 what) {
+    while ((kp_i32)(kp_load_acquire(count) - target) < 0) {
+        kp_hint hint = {KP_HINT_COUNTER, what, target, 0, 0, count};
+        if (kp_abort_poll(c)) return 0;
+        kp_yield(c, hint);
+    }
+    return 1;
+}
+
+/* ---- pieces of a role --------------------------------------------------------------------------- */
+
+/* The k-th claim of a page (counted over the whole run) waits for its (k−1)-th release. A page's claims all come from
+ * the same loader lane in queue order, and the k-th release follows the k-th claim, so the lane never observes the
+ * barrier two phases late: parity cannot alias (docs/proof.md). */
+KP_FN int kp_claim(kp_ctx *c, const kp_task *t) {
+    kp_worker *w = c->worker;
+    for (kp_u32 s = 0; s < t->n_spans; s++) {
+        for (kp_u32 i = 0; i < t->span[s].n_pages; i++) {
+            kp_u32 page = t->span[s].first_page + i;
+            if (page % w->lanes != c->lane) continue;
+            kp_u32 claims = w->claims[page]++;
+#if KP_FAULT != KP_FAULT_RELEASE_BEFORE_CLAIM
+            if (!kp_wait_bar(c, &w->page_free[page], (claims + 1) & 1, KP_WHAT_PAGE + page)) return 0;
+#else
+            (void)claims;
+#endif
+        }
+    }
+    return 1;
+}
+
+KP_FN void kp_release(kp_ctx *c, const kp_task *t) {
+    for (kp_u32 s = 0; s < t->n_spans; s++) {
+        if (t->span[s].release_role != c->role) continue;
+        for (kp_u32 i = 0; i < t->span[s].n_pages; i++) kp_bar_arrive(&c->worker->page_free[t->span[s].first_page + i]);
+    }
+}
+
+/* All lanes of the role have come this far. Lane-parallel work must be joined before one lane speaks for all. */
+KP_FN int kp_join(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
+    kp_bar_arrive(&slot->join[c->role]);
+#if KP_FAULT == KP_FAULT_NO_JOIN
+    (void)parity;
+    return 1;
+#else
+    return kp_wait_bar(c, &slot->join[c->role], parity, KP_WHAT_JOIN);
+#endif
+}
+
+/* The end of a role's work on a task: what it owns goes back, once, after all its lanes are through. */
+KP_FN int kp_release_joined(kp_ctx *c, kp_slot *slot, const kp_task *t, kp_u32 parity) {
+    if (!kp_join(c, slot, parity)) return 0;
+#if KP_FAULT != KP_FAULT_EARLY_RELEASE
+    if (c->lane == 0) kp_release(c, t);
+#else
+    (void)t;
+#endif
+    return 1;
+}
+
+KP_FN int kp_wait_events(kp_ctx *c, const kp_task *t) {
+    const kp_launch *l = c->worker->launch;
+#if KP_FAULT == KP_FAULT_READ_BEFORE_DEPENDENCY
+    return 1;
+#endif
+    for (kp_u32 i = 0; i < t->n_waits; i++) {
+        kp_u32 event = l->waits[t->wait_first + i];
+        kp_u32 target = l->triggers[event] * (c->iteration + 1);
+        if (!kp_wait_counter(c, &l->events[event].count, target, KP_WHAT_EVENT + event)) return 0;
+    }
+    return 1;
+}
+
+/* ---- the roles ---------------------------------------------------------------------------------- */
+
+KP_FN int kp_loader_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
+    if (!kp_claim(c, &slot->task)) return 0;
+    kp_bar_arrive(&slot->claimed);
+    if (!kp_wait_bar(c, &slot->claimed, parity, KP_WHAT_CLAIMED)) return 0;
+    kp_dispatch(c);
+    kp_bar_arrive(&slot->loaded);
+    return kp_release_joined(c, slot, &slot->task, parity);
+}
+
+KP_FN int kp_launcher_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
+    kp_worker *w = c->worker;
+    if (!kp_wait_bar(c, &slot->claimed, parity, KP_WHAT_CLAIMED)) return 0;
+    if (c->lane == 0) {
+        if (w->index == 0 && kp_load_acquire(&w->launch->control->stop_request)) kp_store_release(&w->stop_seen, 1);
+        if (!kp_wait_events(c, &slot->task)) return 0;
+        kp_bar_arrive(&slot->ready);
+    } else if (!kp_wait_bar(c, &slot->ready, parity, KP_WHAT_READY)) {
+        return 0;
+    }
+    kp_dispatch(c);
+    kp_bar_arrive(&slot->loaded);
+    return kp_release_joined(c, slot, &slot->task, parity);
+}
+
+KP_FN int kp_consumer_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
+    if (!kp_wait_bar(c, &slot->loaded, parity, KP_WHAT_LOADED)) return 0;
+#if KP_FAULT == KP_FAULT_EARLY_RELEASE
+    if (c->lane == 0) kp_release(c, &slot->task);
+#endif
+#if KP_FAULT == KP_FAULT_EARLY_COMPUTED
+    kp_bar_arrive(&slot->computed);
+    kp_dispatch(c);
+#else
+    kp_dispatch(c);
+    kp_bar_arrive(&slot->computed);
+#endif
+    return kp_release_joined(c, slot, &slot->task, parity);
+}
+
+KP_FN int kp_storer_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
+    const kp_task *t = &slot->task;
+    if (!kp_wait_bar(c, &slot->computed, parity, KP_WHAT_COMPUTED)) return 0;
+    kp_dispatch(c);
+    if (!kp_release_joined(c, slot, t, parity)) return 0;
+#if KP_FAULT == KP_FAULT_EARLY_RELEASE
+    if (c->lane == 0) kp_release(c, t);
+#endif
+    if (c->lane == 0 && t->trigger != KP_NONE) kp_add_release(&c->worker->launch->events[t->trigger].count, 1);
+    return 1;
+}
+
+KP_FN int kp_role_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
+    switch (c->role) {
+    case KP_LOADER:
+        return kp_loader_step(c, slot, parity);
+    case KP_LAUNCHER:
+        return kp_launcher_step(c, slot, parity);
+    case KP_CONSUMER:
+        return kp_consumer_step(c, slot, parity);
+    default:
+        return kp_storer_step(c, slot, parity);
+    }
+}
+
+/* Loader, launcher, consumer and storer, every lane: take what the controller publishes, until TERMINATE. */
+KP_FN void kp_role_loop(kp_ctx *c) {
+    kp_worker *w = c->worker;
+    for (kp_u32 seq = 0;; seq++) {
+        kp_slot *slot = &w->slot[seq % KP_SLOTS];
+        kp_u32 parity = (seq / KP_SLOTS) & 1;
+        if (!kp_wait_bar(c, &slot->arrived, parity, KP_WHAT_ARRIVED)) return;
+        if (slot->terminate) return;
+        c->slot = slot;
+        c->task = &slot->task;
+        c->iteration = slot->iteration;
+        if (!kp_role_step(c, slot, parity)) return;
+        kp_bar_arrive(&slot->finished);
+    }
+}
+
+/* ---- the controller ----------------------------------------------------------------------------- */
+
+/* Slot seq % KP_SLOTS is free once the task KP_SLOTS before was finished by every lane of every role. */
+KP_FN kp_slot *kp_slot_take(kp_ctx *c, kp_u32 seq) {
+    kp_slot *slot = &c->worker->slot[seq % KP_SLOTS];
+    if (seq < KP_SLOTS) return slot;
+    kp_u32 parity = ((seq / KP_SLOTS) - 1) & 1;
+    return kp_wait_bar(c, &slot->finished, parity, KP_WHAT_FINISHED) ? slot : (kp_slot *)0;
+}
+
+/* Waits until every published task is finished. */
+KP_FN int kp_drain(kp_ctx *c, kp_u32 seq) {
+    for (kp_u32 back = seq < KP_SLOTS ? seq : KP_SLOTS; back > 0; back--) {
+        kp_u32 s = seq - back;
+        kp_bar *finished = &c->worker->slot[s % KP_SLOTS].finished;
+        if (!kp_wait_bar(c, finished, (s / KP_SLOTS) & 1, KP_WHAT_FINISHED)) return 0;
+    }
+    return 1;
+}
+
+/* The border between iterations: all workers arrive, worker 0 decides and publishes (iteration + 1) << 1 | stop in one
+ * word, so that every worker leaves at the same iteration. 0: aborted, 1: go on, 2: leave. */
+KP_FN int kp_border(kp_ctx *c, kp_u32 iteration) {
+    kp_worker *w = c->worker;
+    kp_control *ctl = w->launch->control;
+    kp_u32 all = w->launch->n_workers * (iteration + 1);
+    kp_add_release(&ctl->arrived, 1);
+#if KP_FAULT == KP_FAULT_EXIT_AFTER_BARRIER
+    if (!kp_wait_counter(c, &ctl->arrived, all, KP_WHAT_BORDER)) return 0;
+    return kp_run_over(w->launch) ? 2 : 1;
+#endif
+    if (w->index == 0) {
+        if (!kp_wait_counter(c, &ctl->arrived, all, KP_WHAT_BORDER)) return 0;
+        kp_u64 stop = kp_run_over(w->launch) || kp_load_acquire(&w->stop_seen);
+        kp_store_release64(&ctl->go, ((kp_u64)(iteration + 1) << 1) | stop);
+    }
+    kp_u64 go;
+    while (((go = kp_load_acquire64(&ctl->go)) >> 1) < iteration + 1) {
+        kp_hint hint = {KP_HINT_GO, KP_WHAT_GO, iteration + 1, &ctl->go, 0, 0};
+        if (kp_abort_poll(c)) return 0;
+        kp_yield(c, hint);
+    }
+    return (go & 1) ? 2 : 1;
+}
+
+KP_FN int kp_publish(kp_ctx *c, kp_u32 seq, kp_u32 iteration, const kp_task *t) {
+    kp_slot *slot = kp_slot_take(c, seq);
+    if (!slot) return 0;
+    slot->terminate = t ? 0 : 1;
+    slot->iteration = iteration;
+    if (t) slot->task = *t;
+    kp_bar_arrive(&slot->arrived);
+    return 1;
+}
+
+KP_FN void kp_controller_loop(kp_ctx *c) {
+    kp_worker *w = c->worker;
+    const kp_launch *l = w->launch;
+    kp_u32 first = l->queue_first[w->index], last = l->queue_first[w->index + 1];
+    kp_u32 seq = 0;
+    int border = 1;
+    for (kp_u32 iteration = 0; border == 1; iteration++) {
+        c->iteration = iteration;
+        for (kp_u32 q = first; q < last; q++) {
+            if (!kp_publish(c, seq, iteration, &l->tasks[l->queue[q]])) return;
+            seq++;
+        }
+        if (!kp_drain(c, seq)) return;
+        border = kp_border(c, iteration);
+        if (!border) return;
+    }
+    (void)kp_publish(c, seq, 0, (const kp_task *)0);
+}
+
+/* Entry of every lane of every role. The controller is lane 0 alone. */
+KP_FN void kp_role_main(kp_ctx *c) {
+    if (c->role != KP_CONTROLLER) {
+        kp_role_loop(c);
+    } else if (c->lane == 0) {
+        kp_controller_loop(c);
+    }
+}
+
+/* Before any role starts, one thread a worker. */
+KP_FN void kp_worker_init(kp_worker *w) {
+    kp_u32 lanes = w->lanes;
+    for (kp_u32 s = 0; s < KP_SLOTS; s++) {
+        kp_slot *slot = &w->slot[s];
+        kp_bar_init(&slot->arrived, 1);
+        kp_bar_init(&slot->claimed, lanes);
+        kp_bar_init(&slot->ready, 1);
+        kp_bar_init(&slot->loaded, 2 * lanes);
+        kp_bar_init(&slot->computed, lanes);
+        kp_bar_init(&slot->finished, lanes * (KP_ROLES - 1));
+        for (kp_u32 r = 0; r < KP_ROLES; r++) kp_bar_init(&slot->join[r], lanes);
+    }
+    for (kp_u32 p = 0; p < w->n_pages; p++) {
+        kp_bar_init(&w->page_free[p], 1);
+        w->claims[p] = 0;
+    }
+    w->stop_seen = 0;
+}
+
+#endif

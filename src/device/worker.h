@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state that the protocol works on. SMEM: kp_worker with its slots and page barriers. Global: kp_launch and what
+ * it points to. */
+#ifndef KEEL_DEVICE_WORKER_H
+#define KEEL_DEVICE_WORKER_H
+
+#include "device/task.h"
+
+enum { KP_SLOTS = 4 }; /* instruction ring: how many tasks are in flight in a worker */
+
+/* A slot barrier. `word`: bits 0–31 bytes still to land (modulo 2^32), 32–47 arrivals still missing, 48–63 phase. */
+typedef struct kp_bar {
+    kp_u64 word;
+    kp_u32 count, pad;
+} kp_bar;
+
+/* An event's monotonic counter, alone on its cache line. Never reset between iterations. */
+typedef struct kp_event {
+    kp_u32 count;
+    kp_u32 pad[15];
+} kp_event;
+
+/* One op of the graph as bound to memory. */
+enum { KP_BUFFERS = 12 };
+typedef struct kp_instance {
+    const void *params; /* the op's own parameter struct */
+    void *buffer[KP_BUFFERS]; /* inputs, then weights, then outputs, then scratch, in the op's order */
+} kp_instance;
+
+typedef struct kp_control {
+    kp_u32 arrived; /* workers × iterations that reached the border */
+    kp_u32 pad0[15];
+    kp_u64 go; /* (iteration << 1) | stop */
+    kp_u64 pad1[7];
+    kp_u32 abort; /* polled by every wait */
+    kp_u32 pad2[15];
+    kp_u32 stop_request; /* set by the host at any time */
+    kp_u32 pad3[15];
+} kp_control;
+
+typedef struct kp_launch {
+    kp_u32 n_workers;
+    const kp_task *tasks;
+    const kp_u32 *queue, *queue_first; /* worker w runs tasks[queue[i]] for i in [queue_first[w], queue_first[w+1]) */
+    const kp_u32 *waits;               /* event ids */
+    const kp_u32 *triggers;            /* by event: additions an iteration */
+    kp_event *events;
+    kp_control *control;
+    const kp_instance *instances;
+    kp_step *step;
+    kp_state *state;
+    const kp_request *request;
+} kp_launch;
+
+/* What the roles of a worker share about one task in flight. Every barrier completes exactly one phase a slot use, so
+ * one parity, (sequence / KP_SLOTS) & 1, serves them all. */
+typedef struct kp_slot {
+    kp_task task;
+    kp_u32 iteration, terminate;
+    kp_bar arrived;        /* controller → all: the descriptor is here */
+    kp_bar claimed;        /* loader → loader, launcher: the task's pages are its own */
+    kp_bar ready;          /* launcher lane 0 → its sister lanes: the events are satisfied */
+    kp_bar loaded;         /* loader, launcher and copies → consumer: all has landed */
+    kp_bar computed;       /* consumer → storer */
+    kp_bar finished;       /* every lane of every role → controller: the slot is free */
+    kp_bar join[KP_ROLES]; /* lanes of one role among themselves */
+} kp_slot;
+
+typedef struct kp_worker {
+    kp_u32 index, lanes;
+    kp_u32 n_pages, page_bytes;
+    kp_u8 *smem;       /* [n_pages][page_bytes] */
+    kp_bar *page_free; /* [n_pages] one phase a release */
+    kp_u32 *claims;    /* [n_pages] the loader lane's own count */
+    const kp_launch *launch;
+    kp_u32 stop_seen; /* worker 0: its launcher saw the host's stop request */
+    kp_slot slot[KP_SLOTS];
+} kp_worker;
+
+/* A lane of a role. */
+typedef struct kp_ctx {
+    kp_worker *worker;
+    kp_u32 role, lane;
+    kp_u32 iteration;
+    kp_slot *slot;       /* of the task in hand */
+    const kp_task *task; /* in the slot */
+    void *backend;
+} kp_ctx;
+
+/* What a waiting lane waits for: lets the CPU scheduler look without switching, and names it in reports. */
+enum kp_hint_kind { KP_HINT_RUN, KP_HINT_BAR, KP_HINT_COUNTER, KP_HINT_GO, KP_HINT_AGENT };
+enum kp_what {
+    KP_WHAT_ARRIVED,
+    KP_WHAT_CLAIMED,
+    KP_WHAT_READY,
+    KP_WHAT_LOADED,
+    KP_WHAT_COMPUTED,
+    KP_WHAT_FINISHED,
+    KP_WHAT_JOIN,
+    KP_WHAT_BORDER,
+    KP_WHAT_GO,
+    KP_WHAT_COPY,
+    KP_WHAT_PAGE = 0x10000000,  /* + page */
+    KP_WHAT_EVENT = 0x20000000, /* + event */
+};
+typedef struct kp_hint {
+    kp_u32 kind, what, target;
+    kp_u64 *go;
+    kp_bar *bar;
+    kp_u32 *count;
+} kp_hint;
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model architecture: one file in models/, found by its name there (models/qwen3.c defines keel_model_qwen3). */
+#ifndef KEEL_GRAPH_MODEL_H
+#define KEEL_GRAPH_MODEL_H
+
+#include "core/json.h"
+#include "graph/graph.h"
+
+typedef struct model_options {
+    int layer_first, layer_last; /* slice, inclusive; layer_last −1 = to the end */
+    bool sample;                 /* end in the sampling op instead of argmax */
+} model_options;
+
+typedef struct model_desc {
+    const char *name;
+    const char *const *architectures; /* NULL-terminated: values of config.json's architectures[0] */
+    const char *const *model_types;   /* NULL-terminated: values of model_type, asked only without architectures */
+    keel_status (*build)(const json_t *config, const char *file, const model_options *opts, graph **out, keel_error *err);
+} model_desc;
+
+extern const model_desc *const model_registry[];
+extern const unsigned model_registry_count;
+
+/* config.json → graph. An unknown architecture is KEEL_UNSUPPORTED with the list of known ones. */
+keel_status model_build(const json_t *config, const char *file, const model_options *opts, graph **out, keel_error *err);
+
+#endif

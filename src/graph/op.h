@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an op is: one descriptor, defined in its folder as `const op_desc keel_op_NAME`, listed in ops/ops.def. Nothing
+ * outside the folder knows more of an op than this. */
+#ifndef KEEL_GRAPH_OP_H
+#define KEEL_GRAPH_OP_H
+
+#include "device/body.h"
+#include "graph/graph.h"
+
+enum { OP_PHASES = 2, OP_ATTRS = 16 };
+
+typedef struct op_attr {
+    const char *name; /* NULL ends the table */
+    bool required;
+    double fallback; /* value when not set */
+    const char *doc; /* meaning, unit */
+} op_attr;
+
+/* One launchable step of an op. Most ops have one; attention has split and merge, argmax partial and reduce. */
+typedef struct op_phase {
+    const char *name;     /* NULL ends the table; "" when the op has one phase */
+    unsigned needs;       /* KP_ROLE_BIT mask: roles without whose body the phase would be wrong */
+    kb_body cpu[KP_ROLES]; /* bodies; a role outside `needs` may stay NULL and then only keeps the protocol */
+} op_phase;
+
+struct tiler;
+typedef struct op_desc {
+    const char *name;
+    const char *summary; /* the formula, one line */
+    op_attr attrs[OP_ATTRS];
+    int min_in, max_in, min_weights, max_weights, n_out;
+    op_phase phases[OP_PHASES + 1];
+    /* Checks inputs, weights and attributes (KEEL_FORMAT with op->name and what was expected) and sets kind, dtype,
+     * rank and dims of every output in out[0 … n_out). */
+    keel_status (*infer)(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err);
+    /* Cuts the op into tasks: see plan/tiler.h. Pure. */
+    keel_status (*tile)(struct tiler *t, const graph *g, const graph_op *op, keel_error *err);
+    /* Gate before the op enters a graph: cosine and max|Δ|/max|ref| against the reference. Exact where both are 1, 0. */
+    double min_cosine, max_rel_error;
+} op_desc;
+
+/* ops/ops.def, in order; the index is the opcode. */
+extern const op_desc *const op_registry[];
+extern const unsigned op_registry_count;
+/* NULL when unknown. */
+const op_desc *op_find(const char *name);
+/* Index in the registry. */
+unsigned op_code(const op_desc *op);
+int op_n_phases(const op_desc *op);
+
+#endif

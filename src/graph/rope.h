@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rotary frequencies from config.json: default, linear, llama3, yarn; old (rope_theta + rope_scaling) and new
+ * (rope_parameters) spelling. */
+#ifndef KEEL_GRAPH_ROPE_H
+#define KEEL_GRAPH_ROPE_H
+
+#include "core/json.h"
+
+enum { ROPE_MAX_HALF = 256 };
+
+typedef struct rope {
+    int half;                      /* rotary dimension / 2 */
+    float inv_freq[ROPE_MAX_HALF]; /* [half], radians a position */
+    double attention_factor;       /* multiplies cos and sin (yarn); 1 otherwise */
+} rope;
+
+keel_status rope_from_config(const json_t *config, const char *file, int64_t rotary_dim, rope *out, keel_error *err);
+
+#endif
