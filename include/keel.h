@@ -38,7 +38,7 @@ extern "C" {
 
 /* ---- status ------------------------------------------------------------------------------------ */
 
-/* X(name, value, exit status of the program, text). Values are pinned. */
+/* X(name, value, exit status of the program, text). */
 #define KEEL_STATUS_MAP(X)                                                                                             \
     X(OK, 0, 0, "fine")                                                                                                \
     X(REFUSED, 1, 1, "a gate or a proof says no")                                                                      \
@@ -52,6 +52,7 @@ extern "C" {
     X(HANG, 9, 3, "the run made no progress and was aborted")                                                          \
     X(ABORTED, 10, 3, "the run was aborted")
 
+/* What a call came to. Values are pinned. */
 typedef enum keel_status {
 #define X(name, value, exit_status, text) KEEL_##name = value,
     KEEL_STATUS_MAP(X)

@@ -14,7 +14,6 @@ mapfile -t files < <(sources include src ops models tools tests bench)
 if [ "${1:-}" = --fix ]; then
     exec "$tool" -i "${files[@]}"
 fi
-"$tool" --dry-run -Werror "${files[@]}" || {
-    echo "check_format: run make format" >&2
-    exit 1
-}
+findings_from < <("$tool" --dry-run -Werror "${files[@]}" 2>&1 | sed -nE 's/^([^ :]+:[0-9]+):[0-9]+: error: .*/\1: layout differs: make format/p' |
+    sort -u -t: -k1,1 -k2,2n)
+check_end check_format

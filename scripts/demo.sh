@@ -44,7 +44,7 @@ get_model() {
     "$keel" convert --from-gguf "$gguf" "$model"
 }
 
-[ -n "${MODEL:-}" ] || [ -d "$model" ] || get_model
+if [ -z "${MODEL:-}" ] && [ ! -d "$model" ]; then get_model; fi
 [ -d "$model" ] || need_model "MODEL=$model is not a folder"
 chat=(--chat)
 # A folder of one's own may be a base model without a chat template.

@@ -48,8 +48,8 @@ static void detail_format(char *out, size_t cap, const char *fmt, va_list args) 
     if (n < 0) out[0] = '\0';
 }
 
-keel_status error_set(keel_error *err, keel_status status, const char *fmt, ...) {
-    if (!err) return status;
+void error_put(keel_error *err, keel_status status, const char *fmt, ...) {
+    if (!err) return;
     char text[KEEL_ERROR_DETAIL_BYTES];
     va_list args;
     va_start(args, fmt);
@@ -57,7 +57,6 @@ keel_status error_set(keel_error *err, keel_status status, const char *fmt, ...)
     va_end(args);
     err->status = status;
     memcpy(err->detail, text, strlen(text) + 1);
-    return status;
 }
 
 keel_status error_prefix(keel_error *err, keel_status status, const char *fmt, ...) {
@@ -67,10 +66,14 @@ keel_status error_prefix(keel_error *err, keel_status status, const char *fmt, .
     va_start(args, fmt);
     detail_format(text, sizeof text, fmt, args);
     va_end(args);
-    size_t used = strlen(text);
-    snprintf(text + used, sizeof text - used, ": %s", err->detail);
+    size_t used = strlen(text), tail = strlen(err->detail);
+    if (used > sizeof text - 3) used = sizeof text - 3;
+    if (tail > sizeof text - used - 3) tail = sizeof text - used - 3;
+    memmove(err->detail + used + 2, err->detail, tail);
+    memcpy(err->detail, text, used);
+    memcpy(err->detail + used, ": ", 2);
+    err->detail[used + 2 + tail] = '\0';
     err->status = status;
-    memcpy(err->detail, text, strlen(text) + 1);
     return status;
 }
 

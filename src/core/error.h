@@ -13,7 +13,9 @@
 
 /* Sets *err (when not NULL) and returns status, so that callers write `return error_set(err, …)`.
  * The text says what, where and what to do. Arguments may point into err->detail. */
-keel_status error_set(keel_error *err, keel_status status, const char *fmt, ...) KEEL_PRINTF(3, 4);
+void error_put(keel_error *err, keel_status status, const char *fmt, ...) KEEL_PRINTF(3, 4);
+/* A macro, so that the compiler knows that the result is `status`. */
+#define error_set(err, status, ...) (error_put((err), (status), __VA_ARGS__), (status))
 
 /* Puts "prefix: " before the detail already there; returns err's status. For adding the file or the
  * tensor on the way up. */

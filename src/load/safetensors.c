@@ -100,7 +100,7 @@ static keel_status tensor_read(const shard *f, const char *name, const json_t *e
     if (!json_is_object(entry)) return bad_tensor(f, name, "its entry is no object", err);
     const char *type = json_string_value(json_object_get(entry, "dtype"));
     if (!type) return bad_tensor(f, name, "\"dtype\" is no string", err);
-    uint64_t elements, bytes;
+    uint64_t elements = 0, bytes;
     KEEL_TRY(shape_read(f, name, json_object_get(entry, "shape"), t, &elements, err));
     KEEL_TRY(range_read(f, name, json_object_get(entry, "data_offsets"), t, err));
     t->dtype = dtype_parse(type, strlen(type));
@@ -135,12 +135,12 @@ static keel_status places_check(const shard *f, safetensor *t, size_t n, keel_er
     for (size_t i = 0; i < n; i++) {
         uint64_t begin = (uint64_t)((uintptr_t)t[i].data - (uintptr_t)f->data);
         if (begin != end) {
-            return error_set(
-                err, KEEL_FORMAT,
-                "%s: tensor %s: starts at byte %llu of the data, %s byte %llu where %s%s ends; the file is "
-                "damaged or its writer is at fault",
-                f->file, t[i].name, (unsigned long long)begin, begin < end ? "before" : "past", (unsigned long long)end,
-                i ? "tensor " : "the header", i ? t[i - 1].name : "");
+            return error_set(err, KEEL_FORMAT,
+                             "%s: tensor %s: starts at byte %llu of the data and %s %s%s, which ends at byte %llu; the "
+                             "file is damaged or its writer is at fault",
+                             f->file, t[i].name, (unsigned long long)begin,
+                             begin < end ? "overlaps" : "leaves a hole after", i ? "tensor " : "the header",
+                             i ? t[i - 1].name : "", (unsigned long long)end);
         }
         end = begin + t[i].bytes;
     }
@@ -193,14 +193,16 @@ static keel_status file_parse(safetensors *s, const char *file, const uint8_t *d
                          "truncated, fetch it again",
                          file, (unsigned long long)length, bytes);
     }
+    const char *label = arena_printf(&s->arena, "%s, header from byte %d", file, LENGTH_BYTES);
+    if (!label) return KEEL_NOMEM_AT(err, file);
     json_t *header;
-    keel_status status = json_parse(file, (const char *)data + LENGTH_BYTES, (size_t)length, &header, err);
-    if (status != KEEL_OK) return error_prefix(err, status, "safetensors header (from byte %d)", LENGTH_BYTES);
+    KEEL_TRY(json_parse(label, (const char *)data + LENGTH_BYTES, (size_t)length, &header, err));
     uint64_t at = LENGTH_BYTES + length;
     shard f = {file, data + at, bytes - at, at};
-    status = json_is_object(header)
-                 ? header_read(s, &f, header, err)
-                 : error_set(err, KEEL_FORMAT, "%s: at byte %d: the header is no JSON object", file, LENGTH_BYTES);
+    keel_status status =
+        json_is_object(header)
+            ? header_read(s, &f, header, err)
+            : error_set(err, KEEL_FORMAT, "%s: at byte %d: the header is no JSON object", file, LENGTH_BYTES);
     json_decref(header);
     return status;
 }

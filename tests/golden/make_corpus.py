@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes tokenizer_corpus.json: 300 byte strings that stress byte-level BPE tokenizers.
 
 Each entry is {"kind": ..., "b64": base64 of the bytes}. Strings of kind "invalid-utf8"

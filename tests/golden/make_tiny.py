@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes tiny-qwen3/, tiny-llama/ and tiny-yarn/: random bf16 checkpoints with float32 reference decodes.
 
 Each folder is first written, then loaded again with transformers (float32, eager attention) from what
@@ -51,7 +52,7 @@ CONFIGS = {
                                    "beta_fast": 32.0, "beta_slow": 1.0},
                   "tie_word_embeddings": True, "attention_bias": False, "mlp_bias": False, "torch_dtype": "bfloat16"},
 }
-SEEDS = {"tiny-qwen3": 0, "tiny-llama": 0, "tiny-yarn": 0}
+SEEDS = {"tiny-qwen3": 5, "tiny-llama": 109, "tiny-yarn": 71}
 
 
 def tiny_tokenizer():

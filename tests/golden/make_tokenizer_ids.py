@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes tokenizer_ids.json: the ids that `tokenizers` gives for each corpus string.
 
 {"name": [[ids of corpus string 0], ...]}, encode(s, add_special_tokens=False). Names: the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains the small tokenizers under tokenizers/ with the published pre-tokeniser settings.
 
 Training text: the Python standard library's sources (first 400 kB by sorted name) and the

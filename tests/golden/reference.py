@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Greedy decoding with transformers, and the golden.json record; shared by make_tiny.py and make_smollm2.py."""
 import json
 

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "argmax.h"
+
+#include "device/emit.h"
+#include "plan/tiler.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { PARTIAL, REDUCE };
+enum { REGION_LANES }; /* [lanes]: argmax_best of each consumer lane */
+enum { LANES_MAX = 8, GRAIN = 16, TILE_MIN = 1024 };
+
+static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err) {
+    (void)out;
+    const graph_tensor *x = graph_tensor_at(g, op->in[0]);
+    if (!op->in[0] || x->kind != TENSOR_ACTIVATION || x->rank != 2 || x->dim[1] > UINT32_MAX) {
+        return error_set(err, KEEL_FORMAT, "%s: input 0 must be logits [M_LOGIT, vocab]", op->name);
+    }
+    return KEEL_OK;
+}
+
+static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
+    argmax_params *p = tiler_params(t, sizeof *p);
+    if (!p) return KEEL_NOMEM_AT(err, op->name);
+    int64_t vocab = graph_tensor_at(g, op->in[0])->dim[1];
+    size_t element = dtype_bytes(tiler_dtype(t, op->in[0]));
+    uint32_t most = (uint32_t)((vocab + TILE_MIN - 1) / TILE_MIN), workers = tiler_env(t)->workers;
+    p->vocab = (kp_u32)vocab;
+    p->tiles = most < workers ? most : workers;
+    int best = tiler_scratch(t, "best", p->tiles * sizeof(argmax_best));
+    for (uint32_t i = 0; i < p->tiles; i++) {
+        uint32_t lo, hi;
+        tiler_bounds(p->vocab, GRAIN, p->tiles, i, &lo, &hi);
+        tiler_task(t, PARTIAL, lo, hi, i);
+        tiler_read(t, op->in[0], lo, hi);
+        tiler_write(t, best, i, i + 1);
+        tiler_region(t, REGION_LANES, LANES_MAX * sizeof(argmax_best), KP_STORER);
+        tiler_cost(t, 0, (hi - lo) * element, hi - lo);
+    }
+    tiler_task(t, REDUCE, 0, p->vocab, 0);
+    tiler_read(t, op->in[0], 0, vocab);
+    tiler_read(t, best, 0, p->tiles);
+    tiler_cost(t, 0, p->tiles * sizeof(argmax_best), p->tiles);
+    return KEEL_OK;
+}
+
+static const float *last_logits(const kp_ctx *c, const argmax_params *p) {
+    return (const float *)kb_buffer(c, ARGMAX_LOGITS) + (size_t)(kb_rows_live(c) - 1) * p->vocab;
+}
+
+/* `a` stays in front on a tie unless b's index is lower; NaN compares false and so never wins. */
+static argmax_best better(argmax_best a, argmax_best b) {
+    return b.value > a.value || (b.value == a.value && b.index < a.index) ? b : a;
+}
+
+static void partial_compute(kp_ctx *c) {
+    const argmax_params *p = kb_params(c);
+    if (!kp_emit_wanted(c->worker->launch)) return;
+    const float *x = last_logits(c, p);
+    kp_u32 from, to;
+    kb_share(c, c->task->lo, c->task->hi, GRAIN, &from, &to);
+    argmax_best best = {-INFINITY, c->task->lo};
+    for (kp_u32 i = from; i < to; i++) {
+        if (x[i] > best.value) best = (argmax_best){x[i], i};
+    }
+    ((argmax_best *)kb_region(c, REGION_LANES))[c->lane] = best;
+}
+
+static void partial_store(kp_ctx *c) {
+    if (c->lane != 0 || !kp_emit_wanted(c->worker->launch)) return;
+    const argmax_best *lane = kb_region(c, REGION_LANES);
+    argmax_best best = lane[0];
+    for (kp_u32 l = 1; l < c->worker->lanes; l++) best = better(best, lane[l]);
+    ((argmax_best *)kb_buffer(c, ARGMAX_BEST))[c->task->aux] = best;
+}
+
+/* The copy stands in the consumer, so that all of it is done before the storer publishes the token. */
+static void reduce_copy(kp_ctx *c) {
+    const kp_launch *l = c->worker->launch;
+    const argmax_params *p = kb_params(c);
+    if (!l->request->logits || !kp_emit_wanted(l)) return;
+    kp_u32 from, to;
+    kb_share(c, 0, p->vocab, GRAIN, &from, &to);
+    memcpy(l->request->logits + (size_t)l->state->n_out * p->vocab + from, last_logits(c, p) + from,
+           (to - from) * sizeof(float));
+}
+
+static void reduce_store(kp_ctx *c) {
+    const kp_launch *l = c->worker->launch;
+    const argmax_params *p = kb_params(c);
+    if (c->lane != 0 || !kp_emit_wanted(l)) return;
+    const argmax_best *partial = kb_buffer(c, ARGMAX_BEST);
+    argmax_best best = partial[0];
+    for (kp_u32 i = 1; i < p->tiles; i++) best = better(best, partial[i]);
+    kp_emit_token(l, best.index);
+}
+
+const op_desc keel_op_argmax = {
+    .name = "argmax",
+    .summary = "token = argmax(logits[last row]), the lowest index on a tie",
+    .min_in = 1,
+    .max_in = 1,
+    .phases = {{.name = "partial",
+                .needs = KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
+                .cpu = {[KP_CONSUMER] = partial_compute, [KP_STORER] = partial_store}},
+               {.name = "reduce",
+                .needs = KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
+                .cpu = {[KP_CONSUMER] = reduce_copy, [KP_STORER] = reduce_store}}},
+    .infer = infer,
+    .tile = tile,
+    .min_cosine = 1,
+    .max_rel_error = 0,
+};

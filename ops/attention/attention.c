@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "attention.h"
+
+#include "core/vec.h"
+#include "plan/tiler.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { SPLIT, MERGE };
+enum {
+    REGION_Q,
+    REGION_ACC
+}; /* split: q [M][G][D]; as one partial of the scratch. merge: REGION_ACC alone, [M][G][D] */
+enum { BLOCK_TOKENS = 64, BLOCK_UNITS = 16 };
+
+/* ---- shapes and tiles ---------------------------------------------------------------------------- */
+
+static bool is_rows(const graph *g, int id, int64_t cols) {
+    const graph_tensor *t = graph_tensor_at(g, id);
+    return id && t->kind == TENSOR_ACTIVATION && t->rank == 2 && t->dim[0] == GRAPH_M && (!cols || t->dim[1] == cols);
+}
+
+static bool is_cache(const graph *g, int id, int64_t kv_heads, int64_t head_dim) {
+    const graph_tensor *t = graph_tensor_at(g, id);
+    return id && t->kind == TENSOR_CACHE && t->rank == 2 && t->dim[0] == kv_heads && t->dim[1] == head_dim;
+}
+
+static bool is_norm(const graph *g, int id, int64_t head_dim) {
+    const graph_tensor *t = graph_tensor_at(g, id);
+    return !id || (t->rank == 1 && t->dim[0] == head_dim);
+}
+
+static keel_status check_attrs(const graph_op *op, keel_error *err) {
+    double heads = graph_attr_of(op, "q_heads"), kv = graph_attr_of(op, "kv_heads"),
+           dim = graph_attr_of(op, "head_dim");
+    bool whole = heads == floor(heads) && kv == floor(kv) && kv >= 1 && heads >= kv && heads <= 65536;
+    if (!whole || fmod(heads, kv) != 0) {
+        return error_set(err, KEEL_FORMAT, "%s: q_heads %g must be a multiple of kv_heads %g", op->name, heads, kv);
+    }
+    if (dim < 16 || dim > ATTENTION_HEAD_MAX || fmod(dim, 8) != 0) {
+        return error_set(err, KEEL_FORMAT, "%s: head_dim %g must be a multiple of 8 from 16 to %d", op->name, dim,
+                         ATTENTION_HEAD_MAX);
+    }
+    if (!(graph_attr_of(op, "eps") >= 0) || !(graph_attr_of(op, "scale") >= 0)) {
+        return error_set(err, KEEL_FORMAT, "%s: eps and scale must not be negative", op->name);
+    }
+    return KEEL_OK;
+}
+
+static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err) {
+    KEEL_TRY(check_attrs(op, err));
+    int64_t q_heads = (int64_t)graph_attr_of(op, "q_heads"), kv_heads = (int64_t)graph_attr_of(op, "kv_heads");
+    int64_t dim = (int64_t)graph_attr_of(op, "head_dim");
+    if (!is_rows(g, op->in[ATTENTION_Q], q_heads * dim)) {
+        return error_set(err, KEEL_FORMAT, "%s: input 0 (q) must be [M, %lld]", op->name, (long long)(q_heads * dim));
+    }
+    if (!is_rows(g, op->in[ATTENTION_K], kv_heads * dim) || !is_rows(g, op->in[ATTENTION_V], kv_heads * dim)) {
+        return error_set(err, KEEL_FORMAT, "%s: inputs 1 and 2 (k, v) must be [M, %lld]", op->name,
+                         (long long)(kv_heads * dim));
+    }
+    int rope = op->in[ATTENTION_ROPE];
+    if (rope) {
+        int64_t rotary = is_rows(g, rope, 0) ? graph_tensor_at(g, rope)->dim[1] : 0;
+        if (rotary < 2 || rotary % 2 || rotary > dim) {
+            return error_set(err, KEEL_FORMAT, "%s: input 3 (rope table) must be [M, rotary_dim], even, at most %lld",
+                             op->name, (long long)dim);
+        }
+    }
+    if (!is_cache(g, op->in[ATTENTION_CACHE_K], kv_heads, dim) ||
+        !is_cache(g, op->in[ATTENTION_CACHE_V], kv_heads, dim) ||
+        op->in[ATTENTION_CACHE_K] == op->in[ATTENTION_CACHE_V]) {
+        return error_set(err, KEEL_FORMAT, "%s: inputs 4 and 5 must be two caches [%lld, %lld]", op->name,
+                         (long long)kv_heads, (long long)dim);
+    }
+    if (!is_norm(g, op->weight[0], dim) || !is_norm(g, op->weight[1], dim)) {
+        return error_set(err, KEEL_FORMAT, "%s: weights 0 and 1 (q and k norm) must be [%lld]", op->name,
+                         (long long)dim);
+    }
+    out[0].kind = TENSOR_ACTIVATION;
+    out[0].dtype = DTYPE_ACT;
+    out[0].rank = 2;
+    out[0].dim[0] = GRAPH_M;
+    out[0].dim[1] = q_heads * dim;
+    return KEEL_OK;
+}
+
+/* Splits only where the KV heads alone leave workers idle, and never more than there are pages. */
+static uint32_t choose_splits(const tile_env *env, uint32_t kv_heads) {
+    uint32_t pages = (env->max_seq + env->page_tokens - 1) / env->page_tokens;
+    uint32_t splits = env->kv_splits ? env->kv_splits : (env->workers + kv_heads - 1) / kv_heads;
+    return splits < pages ? splits : pages > 0 ? pages : 1;
+}
+
+static keel_status set_params(attention_params *p, const tiler *t, const graph *g, const graph_op *op,
+                              keel_error *err) {
+    const tile_env *env = tiler_env(t);
+    p->q_heads = (kp_u32)graph_attr_of(op, "q_heads");
+    p->kv_heads = (kp_u32)graph_attr_of(op, "kv_heads");
+    p->head_dim = (kp_u32)graph_attr_of(op, "head_dim");
+    p->group = p->q_heads / p->kv_heads;
+    p->rotary_dim = op->in[ATTENTION_ROPE] ? (kp_u32)graph_tensor_at(g, op->in[ATTENTION_ROPE])->dim[1] : 0;
+    p->splits = choose_splits(env, p->kv_heads);
+    p->page_tokens = env->page_tokens;
+    p->m_max = env->m_max;
+    p->eps = (float)graph_attr_of(op, "eps");
+    p->scale = (float)graph_attr_of(op, "scale");
+    if (p->scale == 0) p->scale = (float)(1 / sqrt(p->head_dim));
+    kp_u32 *type[2] = {&p->q_norm_dtype, &p->k_norm_dtype};
+    for (int i = 0; i < 2; i++) {
+        dtype d = op->weight[i] ? tiler_dtype(t, op->weight[i]) : DTYPE_F32;
+        if (!vec_reads(d)) {
+            return error_set(err, KEEL_UNSUPPORTED, "%s: a norm weight of type %s; F32, BF16 and F16 are read",
+                             op->name, dtype_name(d));
+        }
+        *type[i] = (kp_u32)d;
+    }
+    return KEEL_OK;
+}
+
+static void split_task(tiler *t, const graph_op *op, const attention_params *p, int partial, uint32_t h, uint32_t s) {
+    int64_t q = (int64_t)p->group * p->head_dim, kv = p->head_dim, unit = (int64_t)h * p->splits + s;
+    uint64_t units = (uint64_t)p->m_max * p->group, act = dtype_bytes(tiler_dtype(t, op->in[ATTENTION_Q]));
+    uint64_t tokens = (tiler_env(t)->max_seq + p->splits - 1) / p->splits;
+    tiler_task(t, SPLIT, h, h + 1, s);
+    tiler_read(t, op->in[ATTENTION_Q], h * q, (h + 1) * q);
+    tiler_read(t, op->in[ATTENTION_K], h * kv, (h + 1) * kv);
+    tiler_read(t, op->in[ATTENTION_V], h * kv, (h + 1) * kv);
+    if (p->rotary_dim) tiler_read(t, op->in[ATTENTION_ROPE], 0, p->rotary_dim);
+    for (int i = ATTENTION_CACHE_K; i <= ATTENTION_CACHE_V; i++) {
+        tiler_read(t, op->in[i], unit, unit + 1);
+        tiler_write(t, op->in[i], unit, unit + 1);
+    }
+    if (p->splits == 1) {
+        tiler_write(t, op->out[0], h * q, (h + 1) * q);
+    } else {
+        tiler_write(t, partial, unit, unit + 1);
+    }
+    tiler_region(t, REGION_Q, units * p->head_dim * act, KP_CONSUMER);
+    tiler_region(t, REGION_ACC, units * (p->head_dim + 2) * sizeof(float), KP_STORER);
+    tiler_cost(t, 0, 2 * tokens * p->head_dim * act, 4 * tokens * (uint64_t)q);
+}
+
+static void merge_task(tiler *t, const graph_op *op, const attention_params *p, int partial, uint32_t h) {
+    int64_t q = (int64_t)p->group * p->head_dim, first = (int64_t)h * p->splits;
+    tiler_task(t, MERGE, h, h + 1, 0);
+    tiler_read(t, partial, first, first + p->splits);
+    tiler_write(t, op->out[0], h * q, (h + 1) * q);
+    tiler_region(t, REGION_ACC, (uint64_t)p->m_max * (uint64_t)q * sizeof(float), KP_STORER);
+    tiler_cost(t, 0, (uint64_t)q * p->splits * sizeof(float), 2 * (uint64_t)q * p->splits);
+}
+
+static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
+    attention_params *p = tiler_params(t, sizeof *p);
+    if (!p) return KEEL_NOMEM_AT(err, op->name);
+    KEEL_TRY(set_params(p, t, g, op, err));
+    int partial = 0;
+    if (p->splits > 1) {
+        uint64_t floats = (uint64_t)p->m_max * p->group * (p->head_dim + 2);
+        partial = tiler_scratch(t, "partial", p->kv_heads * p->splits * floats * sizeof(float));
+    }
+    for (uint32_t h = 0; h < p->kv_heads; h++) {
+        for (uint32_t s = 0; s < p->splits; s++) split_task(t, op, p, partial, h, s);
+    }
+    for (uint32_t h = 0; p->splits > 1 && h < p->kv_heads; h++) merge_task(t, op, p, partial, h);
+    return KEEL_OK;
+}
+
+/* ---- split --------------------------------------------------------------------------------------- */
+
+/* Of KV head task->lo: position 0 of a logical page, [page_tokens][head_dim]. */
+static float *cache_page(const kp_ctx *c, const attention_params *p, kp_u32 which, kp_u32 seq, kp_u32 page) {
+    const kp_request *q = c->worker->launch->request;
+    size_t physical = q->page_table[(size_t)seq * q->pages_per_seq + page];
+    return (float *)kb_buffer(c, which) + (physical * p->kv_heads + c->task->lo) * p->page_tokens * p->head_dim;
+}
+
+/* x ← rope(rmsnorm(x)) */
+static void prepare(const attention_params *p, float *x, const void *norm, kp_u32 norm_dtype, const float *rope) {
+    if (norm) vec_rmsnorm(x, (dtype)norm_dtype, norm, p->eps, x, p->head_dim);
+    kp_u32 half = p->rotary_dim / 2;
+    for (kp_u32 i = 0; i < half; i++) {
+        float a = x[i], b = x[i + half], cosine = rope[i], sine = rope[i + half];
+        x[i] = a * cosine - b * sine;
+        x[i + half] = b * cosine + a * sine;
+    }
+}
+
+static const float *rope_row(const kp_ctx *c, const attention_params *p, kp_u32 r) {
+    return p->rotary_dim ? (const float *)kb_buffer(c, ATTENTION_ROPE) + (size_t)r * p->rotary_dim : NULL;
+}
+
+static void append_row(const kp_ctx *c, const attention_params *p, kp_u32 r) {
+    const kp_step *step = kb_step(c);
+    kp_u32 page = step->position[r] / p->page_tokens;
+    if (page % p->splits != c->task->aux) return;
+    size_t from = ((size_t)r * p->kv_heads + c->task->lo) * p->head_dim;
+    size_t to = (size_t)(step->position[r] % p->page_tokens) * p->head_dim, bytes = p->head_dim * sizeof(float);
+    float *k = cache_page(c, p, ATTENTION_CACHE_K, step->seq[r], page) + to;
+    memcpy(k, (const float *)kb_buffer(c, ATTENTION_K) + from, bytes);
+    prepare(p, k, kb_buffer(c, ATTENTION_K_NORM), p->k_norm_dtype, rope_row(c, p, r));
+    memcpy(cache_page(c, p, ATTENTION_CACHE_V, step->seq[r], page) + to,
+           (const float *)kb_buffer(c, ATTENTION_V) + from, bytes);
+}
+
+/* Appends here and not in the consumer, whose lanes read what both lanes append: the slot's `loaded` barrier, which
+ * joins the launcher's lanes and the copies, stands between. */
+static void split_launch(kp_ctx *c) {
+    const attention_params *p = kb_params(c);
+    kp_u32 from, to, cols = p->group * p->head_dim;
+    kb_share(c, 0, kb_rows_live(c), 1, &from, &to);
+    for (kp_u32 r = from; r < to; r++) {
+        const float *q = (const float *)kb_buffer(c, ATTENTION_Q) + ((size_t)r * p->kv_heads + c->task->lo) * cols;
+        kb_bulk(c, (float *)kb_region(c, REGION_Q) + (size_t)r * cols, q, cols * (kp_u32)sizeof(float));
+        append_row(c, p, r);
+    }
+}
+
+/* The (row, head) units of a task in its regions; unit u is head u mod G of row u / G. */
+typedef struct split_view {
+    const attention_params *p;
+    const kp_step *step;
+    float *q, *acc; /* [units][head_dim] */
+    float *ml;      /* [units][2]: greatest score, sum of e^(score − it) */
+} split_view;
+
+static split_view view_of(const kp_ctx *c) {
+    split_view v = {.p = kb_params(c), .step = kb_step(c)};
+    v.q = kb_region(c, REGION_Q);
+    v.acc = kb_region(c, REGION_ACC);
+    v.ml = v.acc + (size_t)v.p->m_max * v.p->group * v.p->head_dim;
+    return v;
+}
+
+static kp_u32 unit_position(const split_view *v, kp_u32 u) { return v->step->position[u / v->p->group]; }
+
+/* Online softmax of one unit over n scores: rescales what it has and turns the scores into weights. */
+static void soften(const split_view *v, kp_u32 u, float *score, kp_u32 n) {
+    float *m = &v->ml[2 * (size_t)u], *l = m + 1, *acc = v->acc + (size_t)u * v->p->head_dim;
+    float block = vec_max(score, n), most = block > *m ? block : *m, keep = expf(*m - most);
+    *l = *l * keep + vec_exp_sum(score, most, n);
+    if (keep != 1) vec_scale(keep, acc, acc, v->p->head_dim);
+    *m = most;
+}
+
+/* Units [u0, u0 + count) against n positions from `start` on. K and V pass through the caches once for all of them. */
+static void attend_block(const split_view *v, kp_u32 u0, kp_u32 count, const float *k, const float *value, kp_u32 start,
+                         kp_u32 n) {
+    float score[BLOCK_UNITS][BLOCK_TOKENS];
+    kp_u32 seen[BLOCK_UNITS], dim = v->p->head_dim;
+    vec_matmul(DTYPE_F32, k, n, dim, v->q + (size_t)u0 * dim, dim, count, score[0], BLOCK_TOKENS);
+    for (kp_u32 i = 0; i < count; i++) {
+        kp_u32 end = unit_position(v, u0 + i) + 1;
+        seen[i] = end <= start ? 0 : end - start < n ? end - start : n;
+        if (seen[i]) soften(v, u0 + i, score[i], seen[i]);
+    }
+    for (kp_u32 t = 0; t < n; t++) {
+        for (kp_u32 i = 0; i < count; i++) {
+            if (t < seen[i]) vec_axpy(score[i][t], value + (size_t)t * dim, v->acc + (size_t)(u0 + i) * dim, dim);
+        }
+    }
+}
+
+/* Units [a, b), all of sequence seq, against this split's pages up to position `last`. */
+static void attend(const kp_ctx *c, const split_view *v, kp_u32 a, kp_u32 b, kp_u32 seq, kp_u32 last) {
+    const attention_params *p = v->p;
+    kp_u32 tokens = p->page_tokens;
+    for (kp_u32 page = c->task->aux; page <= last / tokens; page += p->splits) {
+        const float *k = cache_page(c, p, ATTENTION_CACHE_K, seq, page);
+        const float *value = cache_page(c, p, ATTENTION_CACHE_V, seq, page);
+        kp_u32 start = page * tokens, live = last - start + 1 < tokens ? last - start + 1 : tokens;
+        for (kp_u32 t = 0; t < live; t += BLOCK_TOKENS) {
+            kp_u32 n = live - t < BLOCK_TOKENS ? live - t : BLOCK_TOKENS;
+            size_t at = (size_t)t * p->head_dim;
+            for (kp_u32 u = a; u < b; u += BLOCK_UNITS) {
+                attend_block(v, u, b - u < BLOCK_UNITS ? b - u : BLOCK_UNITS, k + at, value + at, start + t, n);
+            }
+        }
+    }
+}
+
+static void split_compute(kp_ctx *c) {
+    split_view v = view_of(c);
+    const attention_params *p = v.p;
+    kp_u32 dim = p->head_dim, from, to;
+    kb_share(c, 0, kb_rows_live(c) * p->group, 1, &from, &to);
+    for (kp_u32 u = from; u < to; u++) {
+        float *q = v.q + (size_t)u * dim;
+        prepare(p, q, kb_buffer(c, ATTENTION_Q_NORM), p->q_norm_dtype, rope_row(c, p, u / p->group));
+        vec_scale(p->scale, q, q, dim);
+        memset(v.acc + (size_t)u * dim, 0, dim * sizeof(float));
+        v.ml[2 * (size_t)u] = -INFINITY;
+        v.ml[2 * (size_t)u + 1] = 0;
+    }
+    for (kp_u32 a = from, b; a < to; a = b) {
+        kp_u32 seq = v.step->seq[a / p->group], last = 0;
+        for (b = a; b < to && v.step->seq[b / p->group] == seq; b++) {
+            if (unit_position(&v, b) > last) last = unit_position(&v, b);
+        }
+        attend(c, &v, a, b, seq, last);
+    }
+    for (kp_u32 u = from; u < to && p->splits == 1; u++) {
+        vec_scale(1 / v.ml[2 * (size_t)u + 1], v.acc + (size_t)u * dim, v.acc + (size_t)u * dim, dim);
+    }
+}
+
+/* ---- results ------------------------------------------------------------------------------------- */
+
+/* This KV head's columns of the output, from REGION_ACC. */
+static void store_rows(kp_ctx *c) {
+    const attention_params *p = kb_params(c);
+    size_t cols = (size_t)p->group * p->head_dim;
+    kp_u32 from, to;
+    kb_share(c, 0, kb_rows_live(c), 1, &from, &to);
+    for (kp_u32 r = from; r < to; r++) {
+        memcpy((float *)kb_buffer(c, ATTENTION_OUT) + ((size_t)r * p->kv_heads + c->task->lo) * cols,
+               (const float *)kb_region(c, REGION_ACC) + r * cols, cols * sizeof(float));
+    }
+}
+
+static float *partial_of(const kp_ctx *c, const attention_params *p, kp_u32 split) {
+    size_t floats = (size_t)p->m_max * p->group * (p->head_dim + 2);
+    return (float *)kb_buffer(c, ATTENTION_PARTIAL) + ((size_t)c->task->lo * p->splits + split) * floats;
+}
+
+static void split_store(kp_ctx *c) {
+    split_view v = view_of(c);
+    const attention_params *p = v.p;
+    if (p->splits == 1) {
+        store_rows(c);
+        return;
+    }
+    float *acc = partial_of(c, p, c->task->aux), *ml = acc + (v.ml - v.acc);
+    kp_u32 from, to;
+    kb_share(c, 0, kb_rows_live(c) * p->group, 1, &from, &to);
+    if (from == to) return;
+    size_t dim = p->head_dim, units = to - from;
+    memcpy(acc + from * dim, v.acc + from * dim, units * dim * sizeof(float));
+    memcpy(ml + 2 * (size_t)from, v.ml + 2 * (size_t)from, 2 * units * sizeof(float));
+}
+
+/* ---- merge --------------------------------------------------------------------------------------- */
+
+static void merge_unit(const kp_ctx *c, const attention_params *p, kp_u32 u, float *out) {
+    size_t dim = p->head_dim, ml = (size_t)p->m_max * p->group * dim + 2 * (size_t)u;
+    float most = -INFINITY, sum = 0;
+    for (kp_u32 s = 0; s < p->splits; s++) {
+        const float *m = partial_of(c, p, s) + ml;
+        if (m[1] != 0 && m[0] > most) most = m[0];
+    }
+    memset(out, 0, dim * sizeof(float));
+    for (kp_u32 s = 0; s < p->splits; s++) {
+        const float *acc = partial_of(c, p, s) + u * dim, *m = partial_of(c, p, s) + ml;
+        if (m[1] == 0) continue; /* not "> 0": a NaN must come through */
+        float weight = expf(m[0] - most);
+        sum += weight * m[1];
+        vec_axpy(weight, acc, out, dim);
+    }
+    vec_scale(1 / sum, out, out, dim);
+}
+
+static void merge_compute(kp_ctx *c) {
+    const attention_params *p = kb_params(c);
+    float *out = kb_region(c, REGION_ACC);
+    kp_u32 from, to;
+    kb_share(c, 0, kb_rows_live(c) * p->group, 1, &from, &to);
+    for (kp_u32 u = from; u < to; u++) merge_unit(c, p, u, out + (size_t)u * p->head_dim);
+}
+
+const op_desc keel_op_attention = {
+    .name = "attention",
+    .summary = "out = softmax(scale × rope(norm(q)) · K, causal) V over the paged cache, k and v appended first",
+    .attrs = {{"q_heads", true, 0, "query heads"},
+              {"kv_heads", true, 0, "KV heads; a divisor of q_heads"},
+              {"head_dim", true, 0, "elements of a head, 16 to 256"},
+              {"eps", false, 1e-6, "of the norms of q and k, where these are bound"},
+              {"scale", false, 0, "multiplies the scores; 0: 1/√head_dim"}},
+    .min_in = 6,
+    .max_in = 6,
+    .max_weights = 2,
+    .n_out = 1,
+    .phases = {{.name = "split",
+                .needs = KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
+                .cpu = {[KP_LAUNCHER] = split_launch, [KP_CONSUMER] = split_compute, [KP_STORER] = split_store}},
+               {.name = "merge",
+                .needs = KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
+                .cpu = {[KP_CONSUMER] = merge_compute, [KP_STORER] = store_rows}}},
+    .infer = infer,
+    .tile = tile,
+    .min_cosine = 0.9999,
+    .max_rel_error = 1e-4,
+};

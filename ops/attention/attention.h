@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention: causal attention over the paged KV cache, with the norms and the rotary embedding of q and k and the
+ * append of this pass's k and v.
+ *
+ *   q_i ← rope(rmsnorm(q_i)), k ← rope(rmsnorm(k)) (norm and rope where bound); k, v → cache at position[r]
+ *   out[r, i] = Σ_j softmax_j(scale × q_i·K_j) V_j over the positions j ≤ position[r] of row r's sequence; query head i
+ *   reads KV head i / G, G = q_heads / kv_heads
+ *
+ * The rotary embedding pairs element i with i + rotary_dim / 2 (Hugging Face's rotate_half); elements from rotary_dim
+ * on pass through. Phase "split", a task (KV head h, split s): logical page p belongs to split p mod S, whose task
+ * alone writes and reads it, so the append needs no order among tasks. The launcher's lanes append, and are joined
+ * before any lane of the consumer reads. With S = 1 the split writes the output. Otherwise phase "merge", a task a KV
+ * head, combines the partials (Dao et al., Flash-Decoding, 2023): out = Σ_s e^(m_s − m) acc_s / Σ_s e^(m_s − m) l_s. A
+ * split without pages has l = 0 and counts for nothing.
+ *
+ * The softmax goes block by block of at most 64 positions, counted from the start of a page, and each (row, head) by
+ * itself: for a given S the bits of out[r] do not depend on how the prompt was cut into passes, nor on lanes or
+ * workers. */
+#ifndef KEEL_OPS_ATTENTION_H
+#define KEEL_OPS_ATTENTION_H
+
+#include "graph/op.h"
+
+enum {
+    ATTENTION_Q,       /* [M][q_heads × head_dim] */
+    ATTENTION_K,       /* [M][kv_heads × head_dim] */
+    ATTENTION_V,       /* [M][kv_heads × head_dim] */
+    ATTENTION_ROPE,    /* [M][rotary_dim] cosines, sines (ops/rope_table); optional */
+    ATTENTION_CACHE_K, /* [pages][kv_heads][page_tokens][head_dim] */
+    ATTENTION_CACHE_V,
+    ATTENTION_Q_NORM,  /* weight [head_dim]; optional */
+    ATTENTION_K_NORM,  /* weight [head_dim]; optional */
+    ATTENTION_OUT,     /* [M][q_heads × head_dim] */
+    ATTENTION_PARTIAL, /* scratch, with more than one split: [kv_heads][splits] of { acc [M][G][D], m and l [M][G][2] }
+                        */
+    ATTENTION_BUFFERS
+};
+
+enum { ATTENTION_HEAD_MAX = 256 };
+
+typedef struct attention_params {
+    kp_u32 q_heads, kv_heads, head_dim;
+    kp_u32 group;      /* G */
+    kp_u32 rotary_dim; /* 0: no rope */
+    kp_u32 splits, page_tokens;
+    kp_u32 m_max; /* rows the scratch has room for */
+    kp_u32 q_norm_dtype, k_norm_dtype;
+    float eps, scale;
+} attention_params;
+
+extern const op_desc keel_op_attention;
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rope_table.h"
+
+#include "plan/tiler.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { REGION_ROWS }; /* [M][2 × half] */
+
+static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err) {
+    const graph_tensor *inv_freq = graph_tensor_at(g, op->in[0]);
+    if (!op->in[0] || inv_freq->kind != TENSOR_CONST || inv_freq->rank != 1 || inv_freq->dim[0] < 1) {
+        return error_set(err, KEEL_FORMAT, "%s: input 0 must be a constant [rotary_dim / 2]: the inverse frequencies",
+                         op->name);
+    }
+    out[0].kind = TENSOR_ACTIVATION;
+    out[0].dtype = DTYPE_ACT;
+    out[0].rank = 2;
+    out[0].dim[0] = GRAPH_M;
+    out[0].dim[1] = 2 * inv_freq->dim[0];
+    return KEEL_OK;
+}
+
+static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
+    rope_table_params *p = tiler_params(t, sizeof *p);
+    if (!p) return KEEL_NOMEM_AT(err, op->name);
+    int64_t cols = graph_row_elements(graph_tensor_at(g, op->out[0]));
+    uint64_t row_bytes = (uint64_t)cols * dtype_bytes(tiler_dtype(t, op->out[0]));
+    p->half = (kp_u32)(cols / 2);
+    p->attention_factor = (float)graph_attr_of(op, "attention_factor");
+    tiler_task(t, 0, 0, (uint32_t)cols, 0);
+    tiler_write(t, op->out[0], 0, cols);
+    tiler_region(t, REGION_ROWS, tiler_env(t)->m_max * row_bytes, KP_STORER);
+    tiler_cost(t, 0, row_bytes, (uint64_t)cols * 20);
+    return KEEL_OK;
+}
+
+static void compute(kp_ctx *c) {
+    const rope_table_params *p = kb_params(c);
+    const float *inv_freq = kb_buffer(c, ROPE_TABLE_INV_FREQ);
+    float *rows = kb_region(c, REGION_ROWS);
+    kp_u32 from, to, half = p->half;
+    kb_share(c, 0, kb_rows_live(c), 1, &from, &to);
+    for (kp_u32 r = from; r < to; r++) {
+        float position = (float)kb_step(c)->position[r];
+        float *cosine = rows + (size_t)r * 2 * half, *sine = cosine + half;
+        for (kp_u32 i = 0; i < half; i++) {
+            float angle = position * inv_freq[i];
+            cosine[i] = (float)cos(angle) * p->attention_factor;
+            sine[i] = (float)sin(angle) * p->attention_factor;
+        }
+    }
+}
+
+static void store(kp_ctx *c) {
+    const rope_table_params *p = kb_params(c);
+    size_t row = 2 * (size_t)p->half;
+    kp_u32 from, to;
+    kb_share(c, 0, kb_rows_live(c), 1, &from, &to);
+    if (from == to) return;
+    memcpy((float *)kb_buffer(c, ROPE_TABLE_OUT) + from * row, (const float *)kb_region(c, REGION_ROWS) + from * row,
+           (to - from) * row * sizeof(float));
+}
+
+const op_desc keel_op_rope_table = {
+    .name = "rope_table",
+    .summary = "out[r] = [cos(position × inv_freq), sin(position × inv_freq)] × attention_factor",
+    .attrs = {{"attention_factor", false, 1, "multiplies cosines and sines (yarn)"}},
+    .min_in = 1,
+    .max_in = 1,
+    .n_out = 1,
+    .phases = {{.name = "",
+                .needs = KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
+                .cpu = {[KP_CONSUMER] = compute, [KP_STORER] = store}}},
+    .infer = infer,
+    .tile = tile,
+    .min_cosine = 0.999999,
+    .max_rel_error = 1e-6,
+};

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Eight lanes in a register. */
+#include "core/vec_ops.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+
+#define VEC_TARGET target("avx2,fma,f16c")
+#define VEC_FN static inline __attribute__((VEC_TARGET, unused))
+#define VEC_INLINE static inline __attribute__((VEC_TARGET, unused, always_inline))
+#define VEC_TABLE vec_avx2
+
+typedef __m256 v8;
+
+VEC_INLINE v8 v8_set(float a) { return _mm256_set1_ps(a); }
+VEC_INLINE v8 v8_load(const void *p) { return _mm256_loadu_ps(p); }
+VEC_INLINE v8 v8_load_bf16(const void *p) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
+}
+VEC_INLINE v8 v8_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
+VEC_INLINE void v8_store(void *p, v8 a) { _mm256_storeu_ps(p, a); }
+VEC_INLINE v8 v8_add(v8 a, v8 b) { return _mm256_add_ps(a, b); }
+VEC_INLINE v8 v8_sub(v8 a, v8 b) { return _mm256_sub_ps(a, b); }
+VEC_INLINE v8 v8_mul(v8 a, v8 b) { return _mm256_mul_ps(a, b); }
+VEC_INLINE v8 v8_div(v8 a, v8 b) { return _mm256_div_ps(a, b); }
+VEC_INLINE v8 v8_fma(v8 a, v8 b, v8 c) { return _mm256_fmadd_ps(a, b, c); }
+/* b when either is NaN. */
+VEC_INLINE v8 v8_max(v8 a, v8 b) { return _mm256_max_ps(a, b); }
+VEC_INLINE v8 v8_min(v8 a, v8 b) { return _mm256_min_ps(a, b); }
+VEC_INLINE int v8_any_equal(v8 a, v8 b) { return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)) != 0; }
+VEC_INLINE float v8_sum(v8 a) {
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    __m128 t = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(t, _mm_movehdup_ps(t)));
+}
+/* p × 2^n, where t = n + 1.5 × 2^23. In two factors, so that the ends of the range come out right. */
+VEC_INLINE v8 v8_scale_by(v8 p, v8 t) {
+    __m256i n = _mm256_sub_epi32(_mm256_castps_si256(t), _mm256_set1_epi32(0x4b400000));
+    __m256i half = _mm256_srai_epi32(n, 1), bias = _mm256_set1_epi32(127);
+    __m256i u = _mm256_slli_epi32(_mm256_add_epi32(half, bias), 23);
+    __m256i v = _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(n, half), bias), 23);
+    return _mm256_mul_ps(_mm256_mul_ps(p, _mm256_castsi256_ps(u)), _mm256_castsi256_ps(v));
+}
+VEC_INLINE void v8_prefetch(const void *p) { _mm_prefetch(p, _MM_HINT_T0); }
+
+#include "core/vec_kernels.h"
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph/dense.h"
+
+#include <math.h>
+
+/* Weight keys of a layer, as Hugging Face checkpoints spell them. */
+static const char *layer_key(build *b, const char *name) { return build_text(b, "model.layers.%d.%s", b->layer, name); }
+
+static int dense_norm(build *b, const dense_config *c, const char *name, const char *key, int x, bool logit_rows) {
+    op_spec op = {.kind = "rmsnorm", .name = name, .in = {x}};
+    op.weight[0] = (weight_spec){key, {c->hidden}, SHARD_REP, 0};
+    op.attr[0] = (graph_attr){"eps", c->eps};
+    if (logit_rows) op.attr[1] = (graph_attr){"logit_rows", 1};
+    return build_op(b, op);
+}
+
+/* name is the op's ("attn.q_proj"), module the checkpoint's ("self_attn.q_proj"). A residual makes it linear_residual.
+ * The bias of a column-parallel weight is cut with it; that of a row-parallel one is whole and added once. */
+static int dense_linear(build *b, const char *name, const char *module, int x, int residual, int64_t n, int64_t k,
+                        shard_rule shard, bool bias) {
+    op_spec op = {.kind = residual ? "linear_residual" : "linear", .name = name, .in = {x, residual}};
+    op.weight[0] = (weight_spec){build_text(b, "model.layers.%d.%s.weight", b->layer, module), {n, k}, shard, 0};
+    op.weight[0].shard_dim = shard == SHARD_ROW ? 1 : 0;
+    if (bias) {
+        op.weight[1] = (weight_spec){build_text(b, "model.layers.%d.%s.bias", b->layer, module), {n}, SHARD_REP, 0};
+        if (shard == SHARD_COL) op.weight[1].shard = SHARD_COL;
+    }
+    return build_op(b, op);
+}
+
+int dense_embedding(build *b, const dense_config *c) {
+    op_spec op = {.kind = "embedding", .name = "embed"};
+    op.weight[0] = (weight_spec){"model.embed_tokens.weight", {c->vocab, c->hidden}, SHARD_REP, 0};
+    return build_op(b, op);
+}
+
+int dense_rope(build *b, const dense_config *c) {
+    op_spec op = {.kind = "rope_table", .name = "rope"};
+    op.in[0] = build_const(b, "rope.inv_freq", c->rope.inv_freq, c->rope.half);
+    op.attr[0] = (graph_attr){"attention_factor", c->rope.attention_factor};
+    return build_op(b, op);
+}
+
+int dense_attention(build *b, const dense_config *c, int x, int rope_table) {
+    int64_t q_width = c->heads * c->head_dim, kv_width = c->kv_heads * c->head_dim;
+    int y = dense_norm(b, c, "attn.norm", layer_key(b, "input_layernorm.weight"), x, false);
+    int q = dense_linear(b, "attn.q_proj", "self_attn.q_proj", y, 0, q_width, c->hidden, SHARD_COL, c->attention_bias);
+    int k = dense_linear(b, "attn.k_proj", "self_attn.k_proj", y, 0, kv_width, c->hidden, SHARD_COL, c->attention_bias);
+    int v = dense_linear(b, "attn.v_proj", "self_attn.v_proj", y, 0, kv_width, c->hidden, SHARD_COL, c->attention_bias);
+    int cache_k = build_cache(b, "attn.cache_k", c->kv_heads, c->head_dim);
+    int cache_v = build_cache(b, "attn.cache_v", c->kv_heads, c->head_dim);
+
+    op_spec op = {.kind = "attention", .name = "attn", .in = {q, k, v, rope_table, cache_k, cache_v}};
+    op.attr[0] = (graph_attr){"q_heads", (double)c->heads};
+    op.attr[1] = (graph_attr){"kv_heads", (double)c->kv_heads};
+    op.attr[2] = (graph_attr){"head_dim", (double)c->head_dim};
+    op.attr[3] = (graph_attr){"scale", 1.0 / sqrt((double)c->head_dim)};
+    if (c->qk_norm) {
+        op.weight[0] = (weight_spec){layer_key(b, "self_attn.q_norm.weight"), {c->head_dim}, SHARD_REP, 0};
+        op.weight[1] = (weight_spec){layer_key(b, "self_attn.k_norm.weight"), {c->head_dim}, SHARD_REP, 0};
+        op.attr[4] = (graph_attr){"eps", c->eps};
+    }
+    int a = build_op(b, op);
+    return dense_linear(b, "attn.o_proj", "self_attn.o_proj", a, x, c->hidden, q_width, SHARD_ROW, c->attention_bias);
+}
+
+int dense_mlp(build *b, const dense_config *c, int x) {
+    int64_t n = c->intermediate;
+    int y = dense_norm(b, c, "mlp.norm", layer_key(b, "post_attention_layernorm.weight"), x, false);
+    int gate = dense_linear(b, "mlp.gate_proj", "mlp.gate_proj", y, 0, n, c->hidden, SHARD_COL, c->mlp_bias);
+    int up = dense_linear(b, "mlp.up_proj", "mlp.up_proj", y, 0, n, c->hidden, SHARD_COL, c->mlp_bias);
+    int act = build_op(b, (op_spec){.kind = "silu_mul", .name = "mlp.act", .in = {gate, up}});
+    return dense_linear(b, "mlp.down_proj", "mlp.down_proj", act, x, c->hidden, n, SHARD_ROW, c->mlp_bias);
+}
+
+void dense_tail(build *b, const dense_config *c, int x, bool sample) {
+    int y = dense_norm(b, c, "final.norm", "model.norm.weight", x, true);
+    op_spec op = {.kind = "linear", .name = "lm_head", .in = {y}};
+    op.weight[0] = (weight_spec){"lm_head.weight", {c->vocab, c->hidden}, SHARD_COL, 0};
+    if (c->tied) { /* one tensor, one rule: the embedding's */
+        op.weight[0].key = "model.embed_tokens.weight";
+        op.weight[0].shard = SHARD_REP;
+    }
+    build_tail(b, build_op(b, op), sample);
+}
+
+keel_status dense_build(const dense_arch *arch, const json_t *config, const char *file, const model_options *opts,
+                        graph **out, keel_error *err) {
+    dense_config c;
+    int first, last;
+    KEEL_TRY(dense_read(arch, config, file, &c, err));
+    KEEL_TRY(model_slice(opts, c.n_layers, file, &first, &last, err));
+    build b;
+    if (build_begin(&b, file, arch->architecture, c.weight_dtype, err) == KEEL_OK) {
+        b.g->n_layers = last - first + 1;
+        b.g->layer_first = first;
+        b.g->vocab = c.vocab;
+        b.g->hidden = c.hidden;
+        b.g->max_position = c.max_position;
+    }
+    int x = dense_embedding(&b, &c), rope_table = dense_rope(&b, &c);
+    for (b.layer = first; b.layer <= last; b.layer++) {
+        x = dense_attention(&b, &c, x, rope_table);
+        x = dense_mlp(&b, &c, x);
+    }
+    b.layer = -1;
+    dense_tail(&b, &c, x, opts && opts->sample);
+    return build_finish(&b, out);
+}
