@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <setjmp.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -50,7 +51,11 @@ static void fixture_open(fixture *f, shape s) {
     f->v = harness_input(f->h, "v", s.kv_heads * s.dim);
     f->rope = s.rotary ? harness_input(f->h, "rope", s.rotary) : BUILD_NONE;
     op_spec spec = {.kind = "attention", .name = "attention"};
-    int in[] = {f->q, f->k, f->v, f->rope, build_cache(b, "cache_k", s.kv_heads, s.dim),
+    int in[] = {f->q,
+                f->k,
+                f->v,
+                f->rope,
+                build_cache(b, "cache_k", s.kv_heads, s.dim),
                 build_cache(b, "cache_v", s.kv_heads, s.dim)};
     memcpy(spec.in, in, sizeof in);
     spec.weight[0] = (weight_spec){.key = s.q_norm ? "q_norm" : "", .dim = {s.dim}};
@@ -183,8 +188,16 @@ static void run_to(fixture *f, uint32_t to, uint32_t chunk) {
     while (f->position < to) run_and_compare(f, to - f->position < chunk ? to - f->position : chunk);
 }
 
-static const shape plain = {.group = 2, .kv_heads = 2, .dim = 64, .rotary = 64, .q_norm = true, .k_norm = true,
-                            .splits = 1, .lanes = 2, .workers = 2, .seed = 1};
+static const shape plain = {.group = 2,
+                            .kv_heads = 2,
+                            .dim = 64,
+                            .rotary = 64,
+                            .q_norm = true,
+                            .k_norm = true,
+                            .splits = 1,
+                            .lanes = 2,
+                            .workers = 2,
+                            .seed = 1};
 
 static void groups_dims_norms_and_rope(void **state) {
     (void)state;
@@ -310,7 +323,8 @@ static bool any_nan(const float *x, size_t n) {
     return false;
 }
 
-/* A NaN in q spoils that head of that row alone; one in k spoils that KV head's rows from there on, through the merge too. */
+/* A NaN in q spoils that head of that row alone; one in k spoils that KV head's rows from there on, through the merge
+ * too. */
 static void nan_comes_through(void **state) {
     (void)state;
     for (uint32_t splits = 1; splits <= 3; splits += 2) {
@@ -368,8 +382,11 @@ static void refuses_wrong_shapes(void **state) {
         graph *g = NULL;
         build_begin(&b, NULL, "test", DTYPE_F32, &err);
         op_spec spec = {.kind = "attention", .name = "a"};
-        int in[] = {build_input(&b, "q", w->q), build_input(&b, "k", w->k), build_input(&b, "v", w->k),
-                    build_input(&b, "rope", w->rope), build_cache(&b, "ck", w->cache_heads, w->cache_dim),
+        int in[] = {build_input(&b, "q", w->q),
+                    build_input(&b, "k", w->k),
+                    build_input(&b, "v", w->k),
+                    build_input(&b, "rope", w->rope),
+                    build_cache(&b, "ck", w->cache_heads, w->cache_dim),
                     build_cache(&b, "cv", w->cache_heads, w->cache_dim)};
         memcpy(spec.in, in, sizeof in);
         spec.weight[0] = (weight_spec){.key = "n", .dim = {w->norm}};

@@ -68,6 +68,7 @@ typedef struct graph {
     int64_t vocab, hidden, max_position;
     int step;   /* tensor id of the step record */
     int logits; /* tensor id [M_LOGIT][vocab] */
+    bool sampling; /* the tail samples; otherwise it takes the argmax */
 } graph;
 
 static inline const graph_tensor *graph_tensor_at(const graph *g, int id) { return &g->tensors[id]; }

@@ -231,7 +231,8 @@ static keel_status buffers_make(stream *s, const tensor_plan *p, const char *fil
 
 static keel_status weights_write(const gguf *g, const tensor_plan *p, stream *s, const char *dir, keel_error *err) {
     char *path = path_join(dir, "model.safetensors");
-    keel_status status = path ? buffers_make(s, p, g->file, err) : KEEL_NOMEM_AT(err, dir);
+    keel_status status = path ? KEEL_OK : KEEL_NOMEM_AT(err, dir);
+    if (status == KEEL_OK) status = buffers_make(s, p, g->file, err);
     if (status == KEEL_OK) status = safetensors_writer_open(path, p->decls, p->n, &s->writer, err);
     for (size_t i = 0; status == KEEL_OK && i < p->n; i++) {
         status = p->list[i].rule->rows == SIZE_NONE ? vector_stream(s, &p->list[i], err)

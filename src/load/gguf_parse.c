@@ -292,7 +292,8 @@ static keel_status parse(gguf *g, const char *file, const uint8_t *data, size_t 
 
 keel_status gguf_parse(const char *file, const uint8_t *data, size_t bytes, gguf **out, keel_error *err) {
     gguf *g = mem_calloc(1, sizeof *g);
-    keel_status status = g ? parse(g, file, data, bytes, err) : KEEL_NOMEM_AT(err, file);
+    keel_status status = g ? KEEL_OK : KEEL_NOMEM_AT(err, file);
+    if (status == KEEL_OK) status = parse(g, file, data, bytes, err);
     if (status == KEEL_OK) {
         *out = g;
     } else {

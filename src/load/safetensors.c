@@ -199,10 +199,12 @@ static keel_status file_parse(safetensors *s, const char *file, const uint8_t *d
     KEEL_TRY(json_parse(label, (const char *)data + LENGTH_BYTES, (size_t)length, &header, err));
     uint64_t at = LENGTH_BYTES + length;
     shard f = {file, data + at, bytes - at, at};
-    keel_status status =
-        json_is_object(header)
-            ? header_read(s, &f, header, err)
-            : error_set(err, KEEL_FORMAT, "%s: at byte %d: the header is no JSON object", file, LENGTH_BYTES);
+    keel_status status;
+    if (json_is_object(header)) {
+        status = header_read(s, &f, header, err);
+    } else {
+        status = error_set(err, KEEL_FORMAT, "%s: at byte %d: the header is no JSON object", file, LENGTH_BYTES);
+    }
     json_decref(header);
     return status;
 }
@@ -233,7 +235,8 @@ static keel_status finish(keel_status status, safetensors *s, safetensors **out,
 keel_status safetensors_parse(const char *file, const uint8_t *data, size_t bytes, safetensors **out, keel_error *err) {
     safetensors *s = mem_calloc(1, sizeof *s);
     const char *kept = s ? arena_strdup(&s->arena, file) : NULL;
-    keel_status status = kept ? file_parse(s, kept, data, bytes, err) : KEEL_NOMEM_AT(err, file);
+    keel_status status = kept ? KEEL_OK : KEEL_NOMEM_AT(err, file);
+    if (status == KEEL_OK) status = file_parse(s, kept, data, bytes, err);
     return finish(status, s, out, err);
 }
 
@@ -250,7 +253,9 @@ static keel_status file_add(safetensors *s, const char *path, keel_error *err) {
 
 keel_status safetensors_open_file(const char *path, safetensors **out, keel_error *err) {
     safetensors *s = mem_calloc(1, sizeof *s);
-    return finish(s ? file_add(s, path, err) : KEEL_NOMEM_AT(err, path), s, out, err);
+    keel_status status = s ? KEEL_OK : KEEL_NOMEM_AT(err, path);
+    if (status == KEEL_OK) status = file_add(s, path, err);
+    return finish(status, s, out, err);
 }
 
 /* Tells "absent" from "cannot look". */
@@ -294,7 +299,8 @@ static keel_status shards_open(safetensors *s, const char *dir, const char *cons
         for (size_t i = 0; i < n; i++) {
             char *path = path_join(dir, shards[i]);
             bool there = false;
-            keel_status one = path ? probe(path, &there, err) : KEEL_NOMEM_AT(err, dir);
+            keel_status one = path ? KEEL_OK : KEEL_NOMEM_AT(err, dir);
+            if (one == KEEL_OK) one = probe(path, &there, err);
             if (one == KEEL_OK && pass == 1) one = file_add(s, path, err);
             keel_free(path);
             if (one != KEEL_OK) return one;
@@ -380,9 +386,13 @@ keel_status safetensors_open(const char *dir, safetensors **out, keel_error *err
     if (status == KEEL_OK) status = probe(one, &has_one, err);
     if (status == KEEL_OK) status = probe(index, &has_index, err);
     if (status == KEEL_OK) {
-        status = has_one     ? safetensors_open_file(one, out, err)
-                 : has_index ? index_open(dir, index, out, err)
-                             : no_weights(dir, err);
+        if (has_one) {
+            status = safetensors_open_file(one, out, err);
+        } else if (has_index) {
+            status = index_open(dir, index, out, err);
+        } else {
+            status = no_weights(dir, err);
+        }
     }
     keel_free(one);
     keel_free(index);

@@ -71,7 +71,8 @@ static keel_status header_put(const char *path, const json_t *root, file_writer 
     buf_u64(&b, n + pad);
     buf_put(&b, text, n);
     buf_put(&b, "        ", pad);
-    keel_status status = b.failed ? KEEL_NOMEM_AT(err, path) : file_writer_put(file, b.data, b.len, err);
+    keel_status status = b.failed ? KEEL_NOMEM_AT(err, path) : KEEL_OK;
+    if (status == KEEL_OK) status = file_writer_put(file, b.data, b.len, err);
     buf_free(&b);
     free(text);
     return status;

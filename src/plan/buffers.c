@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Buffers of tensors and scratch: lifetimes, and which may share bytes. */
+#include "plan/tiler_internal.h"
+
+#include "core/mem.h"
+
+#include <string.h>
+
+enum { BUFFER_ALIGN = 256 };
+
+/* A stretch of the activation arena and who used it last. */
+typedef struct block {
+    uint64_t bytes, offset;
+    uint32_t tenant; /* buffer */
+} block;
+
+typedef struct placer {
+    const tiler *t;
+    plan *p;
+    const phase_sets *full;
+    uint32_t *of_tensor;      /* graph tensor → buffer */
+    uint32_t *scratch_buffer; /* scratch → buffer */
+    uint64_t *accessors;      /* [n_buffers][full->words]: phases that touch a buffer */
+    block *blocks;
+    uint32_t n_blocks;
+} placer;
+
+static uint64_t tensor_bytes(const plan *p, const plan_buffer *b) {
+    if (b->kind == BUFFER_CACHE) { /* dims {kv_heads, head_dim}: [pages][kv_heads][page_tokens][head_dim] */
+        uint64_t pages = ((uint64_t)p->max_seq + p->page_tokens - 1) / p->page_tokens;
+        return pages * (uint64_t)b->dim[0] * p->page_tokens * (uint64_t)b->dim[1] * dtype_bytes(b->dtype);
+    }
+    uint64_t n = 1;
+    for (int i = 0; i < b->rank; i++) n *= (uint64_t)b->dim[i];
+    return n * dtype_bytes(b->dtype);
+}
+
+static buffer_kind kind_of(tensor_kind k) {
+    switch (k) {
+    case TENSOR_WEIGHT:
+        return BUFFER_WEIGHT;
+    case TENSOR_CONST:
+        return BUFFER_CONST;
+    case TENSOR_CACHE:
+        return BUFFER_CACHE;
+    case TENSOR_STEP:
+        return BUFFER_STEP;
+    case TENSOR_ACTIVATION:
+        break;
+    }
+    return BUFFER_ACTIVATION;
+}
+
+static keel_status add_tensor(placer *m, int id, buf *consts, keel_error *err) {
+    plan *p = m->p;
+    const graph_tensor *g = graph_tensor_at(m->t->g, id);
+    plan_buffer *b = &p->buffers[p->n_buffers];
+    *b = (plan_buffer){.kind = kind_of(g->kind), .external = g->external, .rank = g->rank, .first_phase = KP_NONE};
+    b->name = arena_strdup(&p->arena, g->name);
+    b->key = arena_strdup(&p->arena, g->key ? g->key : "");
+    if (!b->name || !b->key) return KEEL_NOMEM_AT(err, "plan: buffers");
+    b->dtype = g->dtype == DTYPE_ACT ? m->t->env.arch->act_dtype : g->dtype;
+    for (int i = 0; i < g->rank; i++) b->dim[i] = g->dim[i] < 0 ? (int64_t)p->m_max : g->dim[i];
+    b->bytes = b->kind == BUFFER_STEP ? sizeof(kp_step) : tensor_bytes(p, b);
+    if (b->kind == BUFFER_CONST) {
+        buf_align(consts, 64);
+        b->offset = consts->len;
+        buf_put(consts, g->data, (size_t)b->bytes);
+    }
+    m->of_tensor[id] = p->n_buffers++;
+    return KEEL_OK;
+}
+
+/* Buffer numbers into the instances: inputs, weights, outputs, scratch, each in its slots. */
+static keel_status bind_instances(placer *m, keel_error *err) {
+    plan *p = m->p;
+    for (uint32_t i = 0; i < p->n_instances; i++) {
+        const graph_op *op = &m->t->g->ops[i];
+        const op_desc *d = op->desc;
+        uint32_t *at = p->instances[i].buffer;
+        int out = d->max_in + d->max_weights, next = out + d->n_out;
+        for (int k = 0; k < KP_BUFFERS; k++) at[k] = KP_NONE;
+        for (int k = 0; k < op->n_in; k++) at[k] = op->in[k] > 0 ? m->of_tensor[op->in[k]] : KP_NONE;
+        for (int k = 0; k < op->n_weights; k++) at[d->max_in + k] = op->weight[k] > 0 ? m->of_tensor[op->weight[k]] : KP_NONE;
+        for (int k = 0; k < op->n_out; k++) at[out + k] = m->of_tensor[op->out[k]];
+        for (uint32_t k = 0; k < m->t->n_scratches; k++) {
+            if (m->t->scratches[k].instance != i) continue;
+            if (next == KP_BUFFERS) return error_set(err, KEEL_REFUSED, "%s: binds more than %d buffers", op->name, KP_BUFFERS);
+            at[next++] = m->scratch_buffer[k];
+        }
+    }
+    return KEEL_OK;
+}
+
+/* Which phases touch which buffer. */
+static void find_lifetimes(placer *m) {
+    plan *p = m->p;
+    for (uint32_t q = 0; q < p->n_phases; q++) {
+        const plan_phase *ph = &p->phases[q];
+        for (uint32_t i = m->t->access_first[ph->first_task]; i < m->t->access_first[ph->first_task + ph->n_tasks]; i++) {
+            int tensor = m->t->accesses[i].tensor;
+            uint32_t b = tensor >= SCRATCH_BASE ? m->scratch_buffer[tensor - SCRATCH_BASE] : m->of_tensor[tensor];
+            if (p->buffers[b].first_phase == KP_NONE) p->buffers[b].first_phase = q;
+            p->buffers[b].last_phase = q;
+            m->accessors[(size_t)b * m->full->words + q / 64] |= 1ull << (q % 64);
+        }
+    }
+}
+
+/* May buffer `b` take over the bytes of `tenant`? Only if every task that touches the tenant is finished before any task
+ * that touches b may start; a later iteration is behind the border. */
+static bool may_follow(const placer *m, uint32_t tenant, uint32_t b) {
+    const uint64_t *touch = m->accessors + (size_t)tenant * m->full->words;
+    const uint64_t *before = m->full->bits + (size_t)m->p->buffers[b].first_phase * m->full->words;
+    for (uint32_t w = 0; w < m->full->words; w++) {
+        if (touch[w] & ~before[w]) return false;
+    }
+    return true;
+}
+
+static void place_buffer(placer *m, uint32_t b, bool no_reuse) {
+    plan_buffer *buffer = &m->p->buffers[b];
+    uint64_t bytes = (buffer->bytes + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
+    uint32_t best = KP_NONE;
+    bool alone = no_reuse || buffer->external || buffer->first_phase == KP_NONE;
+    for (uint32_t i = 0; !alone && i < m->n_blocks; i++) {
+        if (m->p->buffers[m->blocks[i].tenant].external || !may_follow(m, m->blocks[i].tenant, b)) continue;
+        if (best == KP_NONE || (m->blocks[best].bytes < bytes && m->blocks[i].bytes > m->blocks[best].bytes) ||
+            (m->blocks[i].bytes >= bytes && m->blocks[i].bytes < m->blocks[best].bytes)) {
+            best = i;
+        }
+    }
+    if (best == KP_NONE) {
+        best = m->n_blocks++;
+        m->blocks[best].bytes = 0;
+    }
+    if (m->blocks[best].bytes < bytes) m->blocks[best].bytes = bytes;
+    m->blocks[best].tenant = b;
+    buffer->offset = best; /* the block's number until all sizes are known */
+}
+
+static void place_buffers(placer *m, bool no_reuse) {
+    plan *p = m->p;
+    for (uint32_t q = 0; q <= p->n_phases; q++) { /* by first use; those never touched last */
+        uint32_t first = q < p->n_phases ? q : KP_NONE;
+        for (uint32_t b = 0; b < p->n_buffers; b++) {
+            bool placed = p->buffers[b].kind == BUFFER_ACTIVATION || p->buffers[b].kind == BUFFER_SCRATCH;
+            if (placed && p->buffers[b].first_phase == first) place_buffer(m, b, no_reuse);
+        }
+    }
+    for (uint32_t i = 0; i < m->n_blocks; i++) {
+        m->blocks[i].offset = p->arena_bytes;
+        p->arena_bytes += m->blocks[i].bytes;
+    }
+    for (uint32_t b = 0; b < p->n_buffers; b++) {
+        plan_buffer *buffer = &p->buffers[b];
+        if (buffer->kind == BUFFER_ACTIVATION || buffer->kind == BUFFER_SCRATCH) buffer->offset = m->blocks[buffer->offset].offset;
+        if (buffer->first_phase == KP_NONE) buffer->first_phase = 0;
+    }
+}
+
+static keel_status add_scratches(placer *m, keel_error *err) {
+    plan *p = m->p;
+    for (uint32_t i = 0; i < m->t->n_scratches; i++) {
+        const scratch *s = &m->t->scratches[i];
+        plan_buffer *b = &p->buffers[p->n_buffers];
+        *b = (plan_buffer){.kind = BUFFER_SCRATCH, .dtype = DTYPE_U8, .rank = 1, .first_phase = KP_NONE, .key = ""};
+        b->name = arena_printf(&p->arena, "%s.%s", p->instances[s->instance].name, s->name);
+        if (!b->name) return KEEL_NOMEM_AT(err, "plan: buffers");
+        b->dim[0] = (int64_t)s->bytes;
+        b->bytes = s->bytes;
+        m->scratch_buffer[i] = p->n_buffers++;
+    }
+    return KEEL_OK;
+}
+
+static keel_status make_buffers(placer *m, bool no_reuse, buf *consts, keel_error *err) {
+    plan *p = m->p;
+    const graph *g = m->t->g;
+    for (int id = 1; id <= g->n_tensors; id++) KEEL_TRY(add_tensor(m, id, consts, err));
+    KEEL_TRY(add_scratches(m, err));
+    KEEL_TRY(bind_instances(m, err));
+    find_lifetimes(m);
+    place_buffers(m, no_reuse);
+    p->consts = arena_array(&p->arena, consts->len + 1, 1);
+    if (consts->failed || !p->consts) return KEEL_NOMEM_AT(err, "plan: constants");
+    if (consts->len) memcpy(p->consts, consts->data, consts->len);
+    p->consts_bytes = (uint32_t)consts->len;
+    p->logits = g->logits > 0 ? m->of_tensor[g->logits] : KP_NONE;
+    return KEEL_OK;
+}
+
+keel_status plan_make_buffers(const tiler *t, plan *p, const phase_sets *full, bool no_reuse, keel_error *err) {
+    placer m = {.t = t, .p = p, .full = full};
+    size_t most = (size_t)t->g->n_tensors + t->n_scratches + 1;
+    p->buffers = arena_array(&p->arena, most, sizeof *p->buffers);
+    m.of_tensor = mem_calloc((size_t)t->g->n_tensors + 1, sizeof *m.of_tensor);
+    m.scratch_buffer = mem_calloc((size_t)t->n_scratches + 1, sizeof *m.scratch_buffer);
+    m.accessors = mem_calloc(most * full->words, sizeof *m.accessors);
+    m.blocks = mem_calloc(most, sizeof *m.blocks);
+    buf consts = {0};
+    keel_status s = p->buffers && m.of_tensor && m.scratch_buffer && m.accessors && m.blocks ? KEEL_OK : KEEL_NOMEM_AT(err, "plan: buffers");
+    if (s == KEEL_OK) s = make_buffers(&m, no_reuse, &consts, err);
+    buf_free(&consts);
+    mem_free(m.of_tensor), mem_free(m.scratch_buffer), mem_free(m.accessors), mem_free(m.blocks);
+    return s;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Queues over the workers, and SMEM pages along each queue. */
+#include "plan/tiler_internal.h"
+
+/* Tasks in phase order, dealt round-robin with one cursor through all phases. A queue lists its tasks in phase order, so a
+ * task only ever waits for events of tasks that no queue holds behind it. */
+keel_status plan_make_queues(plan *p, keel_error *err) {
+    p->queue = arena_array(&p->arena, (size_t)p->n_tasks + 1, sizeof *p->queue);
+    p->queue_first = arena_array(&p->arena, (size_t)p->workers + 1, sizeof *p->queue_first);
+    if (!p->queue || !p->queue_first) return KEEL_NOMEM_AT(err, "plan: queues");
+    uint32_t n = 0;
+    for (uint32_t w = 0; w < p->workers; w++) {
+        p->queue_first[w] = n;
+        for (uint32_t i = w; i < p->n_tasks; i += p->workers) p->queue[n++] = i;
+    }
+    p->queue_first[p->workers] = n;
+    return KEEL_OK;
+}
+
+enum { REGION_ALIGN = 64 };
+
+/* Regions of one releasing role share a span, packed in index order; region_offset is relative to the span until placed. */
+static uint32_t span_bytes(const region_ask *ask, uint32_t role, uint32_t offset[KP_REGIONS]) {
+    uint64_t at = 0;
+    for (int r = 0; r < KP_REGIONS; r++) {
+        if (!ask->bytes[r] || ask->release[r] != role) continue;
+        offset[r] = (uint32_t)at;
+        at += ((uint64_t)ask->bytes[r] + REGION_ALIGN - 1) / REGION_ALIGN * REGION_ALIGN;
+    }
+    return at > UINT32_MAX ? UINT32_MAX : (uint32_t)at;
+}
+
+static bool span_hits(const kp_task *t, uint32_t first, uint32_t n) {
+    for (uint32_t s = 0; s < t->n_spans; s++) {
+        if (first < (uint32_t)t->span[s].first_page + t->span[s].n_pages && t->span[s].first_page < first + n) return true;
+    }
+    return false;
+}
+
+/* The next pages after the cursor, going round, that no other span of the task holds. False when there are none. */
+static bool span_place(const plan *p, const kp_task *t, uint32_t n, uint32_t *cursor, uint32_t *first) {
+    for (uint32_t tries = 0; tries < p->n_pages; tries++) {
+        uint32_t at = (*cursor + tries) % p->n_pages;
+        if (at + n > p->n_pages || span_hits(t, at, n)) continue;
+        *first = at;
+        *cursor = (at + n) % p->n_pages;
+        return true;
+    }
+    return false;
+}
+
+static keel_status task_pages(const tiler *t, plan *p, uint32_t task, uint32_t *cursor, keel_error *err) {
+    kp_task *k = &p->tasks[task];
+    const region_ask *ask = &t->regions[task];
+    static const uint32_t roles[KP_SPANS] = {KP_CONSUMER, KP_STORER, KP_LAUNCHER};
+    for (int r = 0; r < KP_REGIONS; r++) {
+        if (ask->bytes[r]) k->n_regions = (kp_u8)(r + 1);
+    }
+    for (int i = 0; i < KP_SPANS; i++) {
+        uint32_t bytes = span_bytes(ask, roles[i], k->region_offset);
+        if (!bytes) continue;
+        uint32_t n = (uint32_t)(((uint64_t)bytes + p->page_bytes - 1) / p->page_bytes), first;
+        if (n > p->n_pages || !span_place(p, k, n, cursor, &first)) {
+            return error_set(err, KEEL_REFUSED,
+                             "%s: a task needs %u bytes of SMEM beside its other regions; a worker of %s has %u pages of %u bytes; plan a smaller --batch",
+                             p->instances[k->instance].name, bytes, p->arch, p->n_pages, p->page_bytes);
+        }
+        k->span[k->n_spans++] = (kp_span){(kp_u16)first, (kp_u16)n, roles[i]};
+        for (int r = 0; r < KP_REGIONS; r++) {
+            if (ask->bytes[r] && ask->release[r] == roles[i]) k->region_offset[r] += first * p->page_bytes;
+        }
+    }
+    return KEEL_OK;
+}
+
+keel_status plan_make_pages(const tiler *t, plan *p, keel_error *err) {
+    for (uint32_t w = 0; w < p->workers; w++) {
+        uint32_t cursor = 0;
+        for (uint32_t i = p->queue_first[w]; i < p->queue_first[w + 1]; i++) KEEL_TRY(task_pages(t, p, p->queue[i], &cursor, err));
+    }
+    return KEEL_OK;
+}
+

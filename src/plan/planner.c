@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan_build: the steps in order. */
+#include "plan/tiler_internal.h"
+
+#include "core/mem.h"
+#include "plan/lever.h"
+
+const char *buffer_kind_name(buffer_kind k) {
+    static const char *const names[BUFFER_KINDS] = {"activation", "weight", "const", "cache", "step", "scratch"};
+    return k < BUFFER_KINDS ? names[k] : "?";
+}
+
+void plan_close(plan *p) {
+    if (!p) return;
+    arena a = p->arena;
+    arena_free(&a);
+    mem_free(p);
+}
+
+static keel_status plan_header(plan *p, const graph *g, const plan_options *o, keel_error *err) {
+    const arch_desc *arch = arch_find(o->arch ? o->arch : "cpu");
+    if (!arch) {
+        keel_status s = error_set(err, KEEL_USAGE, "--arch %s: no such arch; known:", o->arch);
+        for (unsigned i = 0; i < arch_count; i++) error_append(err, "  %s", arch_table[i].name);
+        return s;
+    }
+    p->arch = arch->name;
+    p->workers = o->workers ? o->workers : arch->workers ? arch->workers : 1;
+    p->m_max = o->m_max ? o->m_max : KP_M_MAX;
+    p->page_tokens = o->page_tokens ? o->page_tokens : 64;
+    p->max_seq = o->max_seq ? o->max_seq : (uint32_t)(g->max_position > 0 && g->max_position < 4096 ? g->max_position : 4096);
+    p->page_bytes = arch->page_bytes;
+    p->n_pages = arch->n_pages;
+    p->architecture = arena_strdup(&p->arena, g->architecture ? g->architecture : "");
+    p->layer_first = (uint32_t)g->layer_first;
+    p->n_layers = (uint32_t)g->n_layers;
+    p->vocab = (uint64_t)g->vocab;
+    p->hidden = (uint64_t)g->hidden;
+    p->sampling = g->sampling;
+    if (p->workers > 4096) return error_set(err, KEEL_RANGE, "--workers %u: at most 4096", p->workers);
+    if (p->m_max > KP_M_MAX) return error_set(err, KEEL_RANGE, "--batch %u: a pass carries at most %d rows", p->m_max, KP_M_MAX);
+    if (p->max_seq > 1u << 24) return error_set(err, KEEL_RANGE, "--max-seq %u: at most %u", p->max_seq, 1u << 24);
+    if (p->page_tokens > 1024) return error_set(err, KEEL_RANGE, "--page-tokens %u: 1 to 1024", p->page_tokens);
+    return p->architecture ? KEEL_OK : KEEL_NOMEM_AT(err, "plan");
+}
+
+static keel_status plan_levers(plan *p, const plan_options *o, keel_error *err) {
+    KEEL_TRY(lever_check(o->levers, o->n_levers, err));
+    p->levers = arena_array(&p->arena, (size_t)o->n_levers + 1, sizeof *p->levers);
+    if (!p->levers) return KEEL_NOMEM_AT(err, "plan");
+    for (uint32_t i = 0; i < o->n_levers; i++) {
+        p->levers[i] = arena_strdup(&p->arena, o->levers[i]);
+        if (!p->levers[i]) return KEEL_NOMEM_AT(err, "plan");
+    }
+    p->n_levers = o->n_levers;
+    return KEEL_OK;
+}
+
+keel_status plan_check_bodies(const plan *p, keel_error *err) {
+    static const char *const role_names[] = {
+#define X(NAME, number, text) text,
+        KP_ROLE_MAP(X)
+#undef X
+    };
+    const arch_desc *arch = arch_find(p->arch);
+    keel_status s = KEEL_OK;
+    for (uint32_t b = 0; b < p->n_bodies; b++) {
+        const op_desc *op = p->bodies[b].op;
+        unsigned missing = arch ? arch_missing_roles(arch, op, (int)p->bodies[b].phase) : ~0u;
+        for (int r = 0; r < KP_ROLES; r++) {
+            if (!(missing & KP_ROLE_BIT(r))) continue;
+            if (s == KEEL_OK) s = error_set(err, KEEL_REFUSED, "the plan for %s is not complete; missing role bodies:", p->arch);
+            const char *phase = op->phases[p->bodies[b].phase].name;
+            error_append(err, "  op %s%s%s: %s", op->name, *phase ? "." : "", phase, role_names[r]);
+        }
+    }
+    return s;
+}
+
+plan_cost plan_total_cost(const plan *p) {
+    plan_cost sum = {0};
+    for (uint32_t i = 0; i < p->n_tasks; i++) {
+        sum.weight_bytes += p->costs[i].weight_bytes;
+        sum.other_bytes += p->costs[i].other_bytes;
+        sum.flops += p->costs[i].flops;
+    }
+    return sum;
+}
+
+static keel_status plan_steps(tiler *t, plan *p, const plan_options *o, phase_sets *full, keel_error *err) {
+    KEEL_TRY(plan_tile(t, p, err));
+    if (!o->allow_absent) KEEL_TRY(plan_check_bodies(p, err));
+    KEEL_TRY(plan_make_events(t, p, full, err));
+    KEEL_TRY(plan_make_queues(p, err));
+    KEEL_TRY(plan_make_pages(t, p, err));
+    return plan_make_buffers(t, p, full, o->no_reuse, err);
+}
+
+keel_status plan_build(const graph *g, const plan_options *options, plan **out, keel_error *err) {
+    plan *p = mem_calloc(1, sizeof *p);
+    if (!p) return KEEL_NOMEM_AT(err, "plan");
+    phase_sets full = {0};
+    tiler t = {.g = g};
+    keel_status s = plan_header(p, g, options, err);
+    if (s == KEEL_OK) s = plan_levers(p, options, err);
+    if (s == KEEL_OK) {
+        t.env = (tile_env){arch_find(p->arch), p->workers, p->m_max, p->max_seq, p->page_tokens, options->kv_splits};
+        s = plan_steps(&t, p, options, &full, err);
+    }
+    mem_free(t.tasks), mem_free(t.costs), mem_free(t.regions), mem_free(t.accesses), mem_free(t.access_first), mem_free(t.scratches);
+    buf_free(&t.params);
+    mem_free(full.bits);
+    if (s != KEEL_OK) {
+        plan_close(p);
+        return s;
+    }
+    *out = p;
+    return KEEL_OK;
+}
