@@ -79,6 +79,205 @@ int keel_status_exit(keel_status status);
 /* Frees a string or array that a function handed over. NULL is fine. */
 void keel_free(void *p);
 
+/* ---- model: graph, weights, tokenizer ------------------------------------------------------------ */
+
+/* A model: the graph that config.json gives, its weights (mapped, or synthetic) and its tokenizer. */
+typedef struct keel_model keel_model;
+
+/* Where a model comes from. Exactly one of path and synth is set. */
+typedef struct keel_model_options {
+    size_t struct_size;
+    const char *path; /* a Hugging Face checkpoint folder: config.json, safetensors, tokenizer.json */
+    const char
+        *synth; /* a geometry: a name (keel_geometry_name), or the path of a config.json; weights are synthetic */
+    uint32_t synth_seed; /* default 0 */
+    int32_t layer_first; /* slice of layers, inclusive; both 0 with layer_slice false = all layers */
+    int32_t layer_last;  /* −1: to the last layer */
+    bool layer_slice;    /* the two fields above count */
+    bool sampling;       /* the chain ends in the sampling op, so that requests may have a temperature */
+    bool graph_only;     /* neither weights nor tokenizer are opened: enough to plan, not to run */
+} keel_model_options;
+#define KEEL_MODEL_OPTIONS_INITIALIZER                                                                                 \
+    { .struct_size = sizeof(keel_model_options), .layer_last = -1 }
+
+/* Opens a model. Every missing or ill-fitting tensor is named at once (KEEL_MISSING, KEEL_FORMAT); an unknown
+ * architecture is KEEL_UNSUPPORTED with the known ones; a tokenizer with more ids than the embedding has rows is
+ * KEEL_FORMAT. */
+keel_status keel_model_open(const keel_model_options *options, keel_model **out, keel_error *err);
+/* Unmaps and frees. Sessions on it must be closed before. */
+void keel_model_close(keel_model *model);
+
+/* Facts about a model. Strings live as long as the model. */
+typedef struct keel_model_info {
+    const char *architecture; /* "Qwen3ForCausalLM" */
+    uint32_t n_layers;        /* in this slice */
+    uint64_t vocab, hidden;   /* rows of the embedding; width of the residual stream */
+    uint64_t max_position;    /* positions the model was made for; 0 = not stated */
+    uint64_t weight_bytes;    /* of the tensors the graph names, each once */
+    bool has_tokenizer;
+    const int32_t *stop_ids; /* [n_stop_ids] end-of-text ids of generation_config.json or config.json */
+    size_t n_stop_ids;
+} keel_model_info;
+/* Fills *out; never fails. */
+void keel_model_info_get(const keel_model *model, keel_model_info *out);
+
+/* Names of the built-in geometries, for --synth: NULL past the last. */
+const char *keel_geometry_name(size_t i);
+
+/* ---- text ---------------------------------------------------------------------------------------- */
+
+/* Ids of `bytes` bytes of text. Invalid UTF-8 counts as U+FFFD. add_special: with what the tokenizer adds in front
+ * (BOS). *ids is the caller's (keel_free). KEEL_MISSING when the model has no tokenizer. */
+keel_status keel_encode(const keel_model *model, const char *text, size_t bytes, bool add_special, int32_t **ids,
+                        size_t *n_ids, keel_error *err);
+/* One user turn in the model's chat template (ChatML or Llama-3, by the tokens the tokenizer has); system may be NULL:
+ * the template's default. KEEL_UNSUPPORTED says which template's tokens are missing. *stop_id (may be NULL) gets the id
+ * that ends a turn. */
+keel_status keel_chat_encode(const keel_model *model, const char *system, const char *user, size_t user_bytes,
+                             int32_t **ids, size_t *n_ids, int32_t *stop_id, keel_error *err);
+
+/* Streaming decoder: never splits a character. */
+typedef struct keel_decoder keel_decoder;
+/* skip_special: special tokens leave no text. The decoder borrows the model. */
+keel_status keel_decoder_open(const keel_model *model, bool skip_special, keel_decoder **out, keel_error *err);
+/* The text that this id completes, possibly empty, zero-terminated; valid until the next call on d. *bytes may be NULL.
+ */
+keel_status keel_decoder_put(keel_decoder *d, int32_t id, const char **text, size_t *bytes, keel_error *err);
+/* What is still held back, as U+FFFD. Valid until d is closed. */
+keel_status keel_decoder_end(keel_decoder *d, const char **text, size_t *bytes, keel_error *err);
+/* Frees. */
+void keel_decoder_close(keel_decoder *d);
+
+/* ---- plan ---------------------------------------------------------------------------------------- */
+
+/* A static plan: what every worker executes. A pure function of model graph and options. */
+typedef struct keel_plan keel_plan;
+
+/* What a plan is for. Zero fields mean the default given. */
+typedef struct keel_plan_options {
+    size_t struct_size;
+    const char *arch;          /* "cpu" (default) or "sm_90a" */
+    uint32_t workers;          /* cpu: the machine's cores; sm_90a: 132 */
+    uint32_t batch;            /* rows a pass may carry, 1..16; default 16 */
+    uint32_t max_seq;          /* positions the KV pages hold; default min(max_position, 4096) */
+    uint32_t page_tokens;      /* tokens a KV page; default 64 */
+    uint32_t kv_splits;        /* splits of the KV range in attention; default: as many as keep the workers busy */
+    bool allow_absent;         /* plan even where role bodies are missing; such a plan never runs */
+    const char *const *levers; /* [n_levers] names */
+    uint32_t n_levers;
+} keel_plan_options;
+#define KEEL_PLAN_OPTIONS_INITIALIZER                                                                                  \
+    { .struct_size = sizeof(keel_plan_options) }
+
+/* Plans. KEEL_REFUSED names the role bodies that are missing on the arch, or the task that does not fit. */
+keel_status keel_plan_build(const keel_model *model, const keel_plan_options *options, keel_plan **out,
+                            keel_error *err);
+/* Reads a plan file of any origin: every index is checked, nothing is proved. */
+keel_status keel_plan_load(const char *path, keel_plan **out, keel_error *err);
+/* Writes the plan file, complete or not at all. */
+keel_status keel_plan_save(const keel_plan *plan, const char *path, keel_error *err);
+/* For people, and for machines; *text is the caller's (keel_free). */
+keel_status keel_plan_text(const keel_plan *plan, char **text, keel_error *err);
+keel_status keel_plan_json(const keel_plan *plan, char **text, keel_error *err);
+/* Frees. */
+void keel_plan_close(keel_plan *plan);
+
+/* Facts about a plan. Strings live as long as the plan. */
+typedef struct keel_plan_info {
+    const char *arch;
+    uint32_t workers, batch, max_seq, page_tokens;
+    uint32_t n_tasks, n_events, n_phases;
+    bool complete;             /* every needed role has a body */
+    uint64_t weight_bytes;     /* read by one pass of one row */
+    uint64_t other_bytes;      /* activations and step data moved by it, without KV */
+    uint64_t flops;            /* of one row */
+    uint64_t kv_bytes;         /* of all KV pages */
+    uint64_t kv_bytes_a_token; /* one position, all layers */
+    char hash[65];             /* SHA-256 of the file bytes: the plan's identity */
+} keel_plan_info;
+/* Fills *out. */
+keel_status keel_plan_info_get(const keel_plan *plan, keel_plan_info *out, keel_error *err);
+
+/* ---- session ------------------------------------------------------------------------------------- */
+
+/* A plan bound to a model's weights, with KV pages and activations of its own. */
+typedef struct keel_session keel_session;
+
+/* How the CPU backend runs. Zero fields mean the default given. */
+typedef struct keel_session_options {
+    size_t struct_size;
+    uint32_t lanes;      /* lanes a role, 1 or 2; default 1 */
+    uint32_t seed;       /* 0: roles run in a fixed order; else in one drawn from the seed (tests) */
+    uint32_t page_seed;  /* 0: KV pages in order; else permuted by the seed (tests) */
+    uint32_t watchdog_s; /* seconds without progress until the run is aborted with a report; default 10 */
+} keel_session_options;
+#define KEEL_SESSION_OPTIONS_INITIALIZER                                                                               \
+    { .struct_size = sizeof(keel_session_options) }
+
+/* Opens a session; borrows model and plan. The plan must be complete, for the CPU, and made for this model. */
+keel_status keel_session_open(const keel_model *model, const keel_plan *plan, const keel_session_options *options,
+                              keel_session **out, keel_error *err);
+/* Frees. */
+void keel_session_close(keel_session *session);
+
+/* Called on the thread that runs keel_session_run, in order, as tokens come. index counts from 0; ns is CLOCK_MONOTONIC
+ * when the token was chosen. */
+typedef void (*keel_on_token)(void *user, uint32_t index, int32_t token, uint64_t ns);
+
+/* A generation. Arrays are borrowed for the call. */
+typedef struct keel_request {
+    size_t struct_size;
+    const int32_t *prompt; /* [n_prompt], at least one id */
+    size_t n_prompt;
+    uint32_t max_new_tokens; /* 0: the prompt is passed through, nothing is generated */
+    const int32_t *stop_ids; /* [n_stop_ids] end the generation, themselves included in the output */
+    size_t n_stop_ids;
+    const int32_t *forced; /* [n_forced] teacher forcing: token i + 1 is fed from here instead of the prediction */
+    size_t n_forced;
+    float temperature; /* 0: greedy. > 0 needs a model opened with `sampling` */
+    float top_p;       /* 0 or ≥ 1: off */
+    uint32_t top_k;    /* 0: off */
+    uint32_t seed;
+    float *logits;          /* [max_new_tokens][vocab] gets each step's logits; or NULL */
+    keel_on_token on_token; /* or NULL */
+    void *user;
+} keel_request;
+#define KEEL_REQUEST_INITIALIZER                                                                                       \
+    { .struct_size = sizeof(keel_request) }
+
+/* How a generation went. */
+typedef struct keel_result {
+    uint32_t n_tokens; /* generated */
+    bool stopped;      /* by keel_session_stop() */
+    double ttft_ms;    /* launch to first token: the prefill */
+    double tpot_ms;    /* mean of the later tokens; 0 with fewer than two */
+} keel_result;
+
+/* Runs one generation from position 0, in one launch. A prompt that does not fit the KV pages or an id outside the
+ * vocabulary is KEEL_RANGE before anything runs; KEEL_HANG names the waiting workers, roles and tasks. */
+keel_status keel_session_run(keel_session *session, const keel_request *request, keel_result *result, keel_error *err);
+/* Ends the run after the iteration in flight. Any thread, any time, also from a signal handler. */
+void keel_session_stop(keel_session *session);
+
+/* ---- conversion, measurement, files --------------------------------------------------------------- */
+
+/* Progress of long work: bytes done of bytes in all. */
+typedef void (*keel_progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
+
+/* Writes a GGUF file as a Hugging Face folder. dtype: "f32" or "bf16". out_dir must not exist; it appears complete or
+ * not at all. progress may be NULL. */
+keel_status keel_convert_gguf(const char *gguf_path, const char *out_dir, const char *dtype, keel_progress progress,
+                              void *user, keel_error *err);
+
+/* The machine's read bandwidth: `threads` threads sum `bytes` bytes of memory `repeats` times; *best gets the best
+ * repeat in bytes a second. The ceiling that a decode step is held against. */
+keel_status keel_read_bandwidth(uint32_t threads, uint64_t bytes, uint32_t repeats, double *best, keel_error *err);
+
+/* Writes [n][vocab] logits as a safetensors file with one F32 tensor "logits". */
+keel_status keel_logits_save(const char *path, const float *logits, uint64_t n, uint64_t vocab, keel_error *err);
+/* Writes bytes to path, complete or not at all. */
+keel_status keel_file_save(const char *path, const void *data, size_t bytes, keel_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sample.h"
 
+#include "core/vec.h"
 #include "device/emit.h"
 #include "plan/tiler.h"
 
@@ -119,30 +120,27 @@ static kp_u32 draw(const float *e, kp_u32 n, double uniform) {
     return token;
 }
 
-static kp_u32 greedy(const float *x, kp_u32 n) {
-    kp_u32 best = 0;
-    float value = -INFINITY;
-    for (kp_u32 i = 0; i < n; i++) {
-        if (x[i] > value) {
-            value = x[i];
-            best = i;
-        }
+/* e[i] = e^(s[i] − max), 0 where s is NaN. */
+static void exponentiate(float *s, kp_u32 n, float max) {
+    if (isinf(max)) { /* ∞ − ∞ is no exponent: the infinite ones share everything */
+        for (kp_u32 i = 0; i < n; i++) s[i] = s[i] == max ? 1 : 0;
+        return;
     }
-    return best;
+    vec_exp_sum(s, max, n);
+    for (kp_u32 i = 0; i < n; i++) s[i] = s[i] > 0 ? s[i] : 0;
 }
 
 static kp_u32 choose(const kp_request *q, const float *x, kp_u32 n, kp_u32 *key, float *e, double uniform) {
-    kp_u32 best = greedy(x, n);
+    kp_u32 best = (kp_u32)vec_argmax(x, n);
     float t = q->temperature;
     if (!(t > 0)) return best;
     float max = x[best] / t;
     if (!(max > -INFINITY)) return best; /* nothing above −∞: no distribution to draw from */
     for (kp_u32 i = 0; i < n; i++) {
-        float s = x[i] / t;
-        key[i] = order_key(s);
-        /* The comparison first: ∞ − ∞ would be NaN, which drops out by the second. */
-        e[i] = s == max ? 1 : s < max ? expf(s - max) : 0;
+        e[i] = x[i] / t;
+        key[i] = order_key(e[i]);
     }
+    exponentiate(e, n, max);
     if (q->top_k > 0 && q->top_k < n) keep_top_k(key, e, n, q->top_k);
     if (q->top_p > 0 && q->top_p < 1) keep_top_p(key, e, n, (double)q->top_p);
     return draw(e, n, uniform);

@@ -14,8 +14,12 @@
 /* Sets *err (when not NULL) and returns status, so that callers write `return error_set(err, …)`.
  * The text says what, where and what to do. Arguments may point into err->detail. */
 void error_put(keel_error *err, keel_status status, const char *fmt, ...) KEEL_PRINTF(3, 4);
-/* A macro, so that the compiler knows that the result is `status`. */
-#define error_set(err, status, ...) (error_put((err), (status), __VA_ARGS__), (status))
+/* A macro over an inline function, so that the compiler knows that the result is `status`. */
+static inline keel_status error_status(keel_status status, int put) {
+    (void)put;
+    return status;
+}
+#define error_set(err, status, ...) error_status((status), (error_put((err), (status), __VA_ARGS__), 0))
 
 /* Puts "prefix: " before the detail already there; returns err's status. For adding the file or the
  * tensor on the way up. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The arithmetic of the CPU bodies. AVX2+FMA+F16C where the processor has them, portable C elsewhere; both are one text
- * (vec_kernels.h) over vectors of eight lanes, so that results are the same bits everywhere. Sums never depend on how the
- * work was cut: the value of a dot product is a function of its own operands alone.
+ * (vec_kernels.h) over vectors of eight lanes, so that results are the same bits everywhere. Sums never depend on how
+ * the work was cut: the value of a dot product is a function of its own operands alone.
  *
- * Pointers need no alignment, weights not even that of their type; n and k may be anything, 0 too. Outputs may be the same
- * array as an input of the same type, but may not overlap it otherwise. Weight types: F32, BF16, F16. */
+ * Pointers need no alignment, weights not even that of their type; n and k may be anything, 0 too. Outputs may be the
+ * same array as an input of the same type, but may not overlap it otherwise. Weight types: F32, BF16, F16. */
 #ifndef KEEL_CORE_VEC_H
 #define KEEL_CORE_VEC_H
 
@@ -13,9 +13,10 @@
 /* Whether t is a type that weights may have here. */
 int vec_reads(dtype t);
 
-/* y[r × ldy + j] = Σ_i w[j][i] × x[r × ldx + i] for j < rows, i < k, r < m; w row-major without gaps. Eight partial sums
- * by i mod 8, in order of i, whatever rows and m are. y overlaps nothing. */
-void vec_matmul(dtype wt, const void *w, size_t rows, size_t k, const float *x, size_t ldx, size_t m, float *y, size_t ldy);
+/* y[r × ldy + j] = Σ_i w[j][i] × x[r × ldx + i] for j < rows, i < k, r < m; w row-major without gaps. Eight partial
+ * sums by i mod 8, in order of i, whatever rows and m are. y overlaps nothing. */
+void vec_matmul(dtype wt, const void *w, size_t rows, size_t k, const float *x, size_t ldx, size_t m, float *y,
+                size_t ldy);
 
 /* dst[i] = (float)src[i] */
 void vec_convert_to_f32(dtype t, const void *src, float *dst, size_t n);

@@ -39,8 +39,6 @@ VEC_INLINE void store_n(float *p, v8 a, size_t n) {
     memcpy(p, all, n * sizeof *p);
 }
 
-/* ---- matrices ----------------------------------------------------------------------------------- */
-
 /* One step of eight elements at i: sum[r × R + j] += w[j] × x[r]. */
 VEC_INLINE void tile_step(dtype t, size_t R, size_t C, const unsigned char *w, size_t ldw, const float *x, size_t ldx,
                           size_t i, size_t n, v8 *sum) {
@@ -54,8 +52,8 @@ VEC_INLINE void tile_step(dtype t, size_t R, size_t C, const unsigned char *w, s
 
 /* R rows of w (ldw bytes apart) with C of x; R × C ≤ 12 sums stay in registers. next: the rows that follow are fetched
  * ahead, as many bytes as this tile has. */
-VEC_INLINE void tile(dtype t, size_t R, size_t C, const unsigned char *w, size_t k, const float *x, size_t ldx, int next,
-                     float *y, size_t ldy) {
+VEC_INLINE void tile(dtype t, size_t R, size_t C, const unsigned char *w, size_t k, const float *x, size_t ldx,
+                     int next, float *y, size_t ldy) {
     size_t ldw = k * type_bytes(t), i = 0;
     v8 sum[12];
     for (size_t a = 0; a < R * C; a++) sum[a] = v8_set(0);
@@ -74,8 +72,8 @@ VEC_INLINE void tile(dtype t, size_t R, size_t C, const unsigned char *w, size_t
 }
 
 /* m = 1: the weights stream from memory. Eight rows are eight streams, which the processor's own prefetch follows best
- * (Milan: as fast as a loop that only reads; four rows 95 %, one row 73 %, any software prefetch slower). Rows too short
- * for it to catch on are fetched a tile ahead (576 columns of bf16: 39 → 89 %). */
+ * (Milan: as fast as a loop that only reads; four rows 95 %, one row 73 %, any software prefetch slower). Rows too
+ * short for it to catch on are fetched a tile ahead (576 columns of bf16: 39 → 89 %). */
 VEC_INLINE void matmul_vector(dtype t, const unsigned char *w, size_t rows, size_t k, const float *x, float *y) {
     size_t ldw = k * type_bytes(t), j = 0;
     if (ldw <= 3072) {
@@ -122,8 +120,6 @@ VEC_FN void k_matmul(dtype wt, const void *w, size_t rows, size_t k, const float
     }
 }
 
-/* ---- reductions --------------------------------------------------------------------------------- */
-
 /* Four vectors of partial sums: the chain of one would wait for itself. */
 VEC_FN float k_dot(const float *a, const float *b, size_t n) {
     v8 sum[4] = {v8_set(0), v8_set(0), v8_set(0), v8_set(0)};
@@ -154,8 +150,6 @@ VEC_FN size_t k_argmax(const float *x, size_t n) {
     while (i < n && !(x[i] == max)) i++;
     return i < n ? i : 0;
 }
-
-/* ---- element by element ------------------------------------------------------------------------- */
 
 VEC_INLINE void convert_of(dtype t, const unsigned char *src, float *dst, size_t n) {
     for (size_t i = 0; i < n; i += 8) store_n(dst + i, load_n_as(t, src + i * type_bytes(t), n - i), n - i);
@@ -191,8 +185,9 @@ VEC_FN void k_mul(const float *a, const float *b, float *out, size_t n) {
     for (size_t i = 0; i < n; i += 8) store_n(out + i, v8_mul(load_n(a + i, n - i), load_n(b + i, n - i)), n - i);
 }
 
-/* exp(x) = 2^n × exp(r), n = round(x / ln 2), |r| ≤ ln 2 / 2. Polynomial and the two halves of ln 2 are those of expf in
- * the Cephes library (S. Moshier, single/expf.c). Adding 1.5 × 2^23 rounds to an integer and leaves it in the low bits. */
+/* exp(x) = 2^n × exp(r), n = round(x / ln 2), |r| ≤ ln 2 / 2. Polynomial and the two halves of ln 2 are those of expf
+ * in the Cephes library (S. Moshier, single/expf.c). Adding 1.5 × 2^23 rounds to an integer and leaves it in the low
+ * bits. */
 VEC_INLINE v8 v8_exp(v8 x) {
     x = v8_min(v8_set(89.0f), v8_max(v8_set(-104.0f), x));
     v8 t = v8_fma(x, v8_set(1.44269504088896341f), v8_set(12582912.0f));

@@ -329,6 +329,9 @@ void build_tail(build *b, int logits, bool sample) {
     b->layer = -1;
     const char *kind = sample ? "sample" : "argmax";
     build_op(b, (op_spec){.kind = kind, .name = kind, .in = {logits}});
-    if (b->status == KEEL_OK) b->g->logits = logits;
+    if (b->status == KEEL_OK) {
+        b->g->logits = logits;
+        b->g->sampling = sample;
+    }
     b->layer = layer;
 }

@@ -66,8 +66,8 @@ typedef struct graph {
     int n_layers;             /* layers in this slice */
     int layer_first;          /* first layer of the slice */
     int64_t vocab, hidden, max_position;
-    int step;   /* tensor id of the step record */
-    int logits; /* tensor id [M_LOGIT][vocab] */
+    int step;      /* tensor id of the step record */
+    int logits;    /* tensor id [M_LOGIT][vocab] */
     bool sampling; /* the tail samples; otherwise it takes the argmax */
 } graph;
 

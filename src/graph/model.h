@@ -15,7 +15,8 @@ typedef struct model_desc {
     const char *name;
     const char *const *architectures; /* NULL-terminated: values of config.json's architectures[0] */
     const char *const *model_types;   /* NULL-terminated: values of model_type, asked only without architectures */
-    keel_status (*build)(const json_t *config, const char *file, const model_options *opts, graph **out, keel_error *err);
+    keel_status (*build)(const json_t *config, const char *file, const model_options *opts, graph **out,
+                         keel_error *err);
 } model_desc;
 
 extern const model_desc *const model_registry[];
@@ -24,7 +25,9 @@ extern const unsigned model_registry_count;
 /* The layers [*first, *last] that opts (NULL: all) take of n_layers; KEEL_RANGE when it names others. For builders. */
 keel_status model_slice(const model_options *opts, int64_t n_layers, const char *file, int *first, int *last,
                         keel_error *err);
-/* config.json → graph. opts NULL: every layer, argmax. An unknown architecture is KEEL_UNSUPPORTED with the list of known ones. */
-keel_status model_build(const json_t *config, const char *file, const model_options *opts, graph **out, keel_error *err);
+/* config.json → graph. opts NULL: every layer, argmax. An unknown architecture is KEEL_UNSUPPORTED with the list of
+ * known ones. */
+keel_status model_build(const json_t *config, const char *file, const model_options *opts, graph **out,
+                        keel_error *err);
 
 #endif

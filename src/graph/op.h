@@ -18,8 +18,8 @@ typedef struct op_attr {
 
 /* One launchable step of an op. Most ops have one; attention has split and merge, argmax partial and reduce. */
 typedef struct op_phase {
-    const char *name;     /* NULL ends the table; "" when the op has one phase */
-    unsigned needs;       /* KP_ROLE_BIT mask: roles without whose body the phase would be wrong */
+    const char *name;      /* NULL ends the table; "" when the op has one phase */
+    unsigned needs;        /* KP_ROLE_BIT mask: roles without whose body the phase would be wrong */
     kb_body cpu[KP_ROLES]; /* bodies; a role outside `needs` may stay NULL and then only keeps the protocol */
 } op_phase;
 
@@ -35,7 +35,8 @@ typedef struct op_desc {
     keel_status (*infer)(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err);
     /* Cuts the op into tasks: see plan/tiler.h. Pure. */
     keel_status (*tile)(struct tiler *t, const graph *g, const graph_op *op, keel_error *err);
-    /* Gate before the op enters a graph: cosine and max|Δ|/max|ref| against the reference. Exact where both are 1, 0. */
+    /* Gate before the op enters a graph: cosine and max|Δ|/max|ref| against the reference. Exact where both are 1, 0.
+     */
     double min_cosine, max_rel_error;
 } op_desc;
 

@@ -14,9 +14,9 @@ typedef struct rope {
     double attention_factor;       /* multiplies cos and sin (yarn); 1 otherwise */
 } rope;
 
-/* rotary_dim is the width of the head (or of its rotary part); a partial_rotary_factor in the config narrows it further,
- * so the caller compares 2 × half with what it can rotate. Types that depend on the sequence length (dynamic, longrope)
- * and unknown ones are KEEL_UNSUPPORTED. */
+/* rotary_dim is the width of the head (or of its rotary part); a partial_rotary_factor in the config narrows it
+ * further, so the caller compares 2 × half with what it can rotate. Types that depend on the sequence length (dynamic,
+ * longrope) and unknown ones are KEEL_UNSUPPORTED. */
 keel_status rope_from_config(const json_t *config, const char *file, int64_t rotary_dim, rope *out, keel_error *err);
 
 #endif

@@ -109,17 +109,17 @@ int32_t added_scan_next(added_scan *s, size_t *from, size_t *to) {
             continue;
         }
         size_t start = s->at, stop = start + t->bytes;
-        s->at = stop;
+        s->at = stop; /* as HF: not where rstrip ends, so matches may overlap what it took */
         if (!wanted(s, t, start, stop)) continue;
-        /* As HF: the search goes on right after the match, even when rstrip took more. */
-        *from = s->plain_from;
-        *to = t->lstrip ? strip_left(s->text, start, s->plain_from) : start;
-        if (*to < *from) *to = *from;
-        s->plain_from = stop;
+        if (t->lstrip) start = strip_left(s->text, start, s->plain_from);
         if (t->rstrip) {
             if (stop >= s->stripped_to) s->stripped_to = strip_right(s->text, s->n, stop);
-            s->plain_from = s->stripped_to;
+            stop = s->stripped_to;
         }
+        if (start >= stop) continue; /* all of it has been stripped by the one before */
+        *from = s->plain_from;
+        *to = start > *from ? start : *from;
+        s->plain_from = stop;
         return t->id;
     }
     *from = s->plain_from;

@@ -3,7 +3,7 @@
  * agree on most of what tokenizers use; where they do not (doc/RE of Oniguruma 6.9, pcre2pattern(3)):
  *
  *   \s      PCRE2 counts U+180E in, Oniguruma (White_Space) does not
- *   \w      Alphabetic | M | Nd | Pc; PCRE2 10.42: L | N | _
+ *   \w      Alphabetic | M | Nd | Pc, outside a class also the No of Latin-1; PCRE2 10.42: L | N | _
  *   \v      vertical tab; in PCRE2 a class of line breaks
  *   \p{Han} Script; in PCRE2 since 10.40 Script_Extensions
  *   ^ $     at every line
@@ -17,6 +17,7 @@
 
 #define SPACE_SET "\\p{Z}\\x{9}-\\x{d}\\x{85}"
 #define WORD_SET "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+#define WORD_LATIN1 "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}" /* of \w outside a class only */
 
 enum { REGEX_MAX_GROUPS = 32 };
 
@@ -118,10 +119,10 @@ static bool put_shorthand(regex_reader *r, bool in_class) {
         text = "\\P{Nd}";
         break;
     case 'w':
-        text = in_class ? WORD_SET : "[" WORD_SET "]";
+        text = in_class ? WORD_SET : "[" WORD_SET WORD_LATIN1 "]";
         break;
     case 'W':
-        text = in_class ? NULL : "[^" WORD_SET "]";
+        text = in_class ? NULL : "[^" WORD_SET WORD_LATIN1 "]";
         break;
     default:
         break;

@@ -210,6 +210,18 @@ static void refuses_weights(void **state) {
     refuse_weight(w, (weight_spec){"v", {INT64_MAX / 2, 3}, SHARD_REP, 0}, "weight v: bad dimensions");
 }
 
+/* "costarring" and "liquid" have the same FNV-1a 32. */
+static void equal_hashes_are_two_names(void **state) {
+    (void)state;
+    toy t;
+    toy_begin(&t);
+    build_op(&t.b, (op_spec){.kind = "map", .name = "costarring", .in = {t.x}, GAIN});
+    build_op(&t.b, (op_spec){.kind = "map", .name = "liquid", .in = {t.x}, GAIN});
+    graph *g = toy_finish(&t);
+    assert_int_equal(g->n_ops, 3);
+    graph_close(g);
+}
+
 static void refuses_twins_and_empty_tensors(void **state) {
     (void)state;
     toy t;
@@ -295,6 +307,7 @@ int main(void) {
         cmocka_unit_test(weights_and_constants),
         cmocka_unit_test(refuses_ops),
         cmocka_unit_test(refuses_weights),
+        cmocka_unit_test(equal_hashes_are_two_names),
         cmocka_unit_test(refuses_twins_and_empty_tensors),
         cmocka_unit_test(ids_stay_as_arrays_grow),
         cmocka_unit_test(every_allocation_may_fail),

@@ -145,6 +145,16 @@ static void wiring(void **state) {
     assert_string_equal(o->desc->name, "linear_residual");
     assert_int_equal(o->in[1], op_named(g, "embed")->out[0]);
     assert_int_equal(down->in[1], o->out[0]);
+    static const char *const qkv[] = {"l0.attn.q_proj", "l0.attn.k_proj", "l0.attn.v_proj"};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(attn->in[i], op_named(g, qkv[i])->out[0]);
+        assert_int_equal(op_named(g, qkv[i])->in[0], op_named(g, "l0.attn.norm")->out[0]);
+    }
+    const graph_op *act = op_named(g, "l0.mlp.act"), *gate = op_named(g, "l0.mlp.gate_proj");
+    assert_int_equal(act->in[0], gate->out[0]);
+    assert_int_equal(act->in[1], op_named(g, "l0.mlp.up_proj")->out[0]);
+    assert_int_equal(gate->in[0], op_named(g, "l0.mlp.norm")->out[0]);
+    assert_int_equal(down->in[0], act->out[0]);
     assert_int_equal(attn->in[3], op_named(g, "rope")->out[0]);
     assert_string_equal(graph_tensor_at(g, attn->in[4])->name, "l0.attn.cache_k");
     assert_string_equal(graph_tensor_at(g, attn->in[5])->name, "l0.attn.cache_v");
@@ -270,6 +280,7 @@ static void refuses_architectures(void **state) {
     graph *g = built(with(llama_text, "model_type", "\"qwen3\""), NULL);
     assert_int_equal(op_named(g, "l0.attn")->n_weights, 0);
     graph_close(g);
+    graph_close(built(with(llama_text, "model_type", "7"), NULL));
     c = with(llama_text, "architectures", "[]");
     json_object_set_new(c, "model_type", json_string("qwen3"));
     g = built(c, NULL);

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plan bound to memory: buffers, KV pages, instances; and runs of it on the CPU. */
+#ifndef KEEL_EXEC_SESSION_H
+#define KEEL_EXEC_SESSION_H
+
+#include "load/weights.h"
+#include "plan/plan.h"
+
+typedef struct session session;
+
+typedef struct session_options {
+    uint32_t lanes;      /* lanes a role: 1 or 2; 0 = 1 */
+    uint32_t seed;       /* 0: fixed order; else the CPU backend shuffles fibers and copies by it */
+    uint32_t page_seed;  /* 0: KV pages in order; else the page table is a permutation drawn from it */
+    uint32_t watchdog_s; /* abort after so many seconds without progress; 0 = 10 */
+} session_options;
+
+/* Binds p (borrowed) and w (borrowed; every weight buffer must be there in the plan's dtype). Refuses an incomplete plan
+ * and one for another arch. KV pages and arena are mapped here, zeroed. */
+keel_status session_open(const plan *p, const weights *w, const session_options *options, session **out, keel_error *err);
+void session_close(session *s);
+
+/* Called on the thread that runs session_run, as tokens come: index from 0, and when it was emitted (CLOCK_MONOTONIC). */
+typedef void (*session_token)(void *user, uint32_t index, uint32_t token, uint64_t ns);
+
+typedef struct session_result {
+    uint32_t n_tokens;
+    uint64_t start_ns, first_ns, last_ns; /* launch, first and last token */
+    bool stopped;                         /* by session_stop() */
+} session_result;
+
+/* One launch: the whole generation. request: the caller's part (page table, out, out_ns and vocab are the session's).
+ * KEEL_HANG names the stuck lanes after the watchdog's time; the session can run again. */
+keel_status session_run(session *s, const kp_request *request, session_token on_token, void *user, session_result *result,
+                        keel_error *err);
+/* Asks the run to end after the iteration in flight. Any thread, any time. */
+void session_stop(session *s);
+
+/* Memory of a plan buffer: for tests and for reading logits. */
+void *session_buffer(session *s, uint32_t buffer);
+/* Bytes mapped beside the weights: activations, KV. */
+uint64_t session_kv_bytes(const session *s);
+
+#endif

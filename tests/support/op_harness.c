@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "support/op_harness.h"
+
+#include "core/mem.h"
+#include "core/vec.h"
+#include "exec/session.h"
+#include "load/weights.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { HARNESS_WEIGHTS = 64 };
+
+typedef struct harness_tensor_data {
+    const char *key;
+    void *data;
+    float *f32;
+    dtype dtype;
+    uint64_t n;
+} harness_weight_data;
+
+struct harness {
+    harness_config config;
+    build build;
+    graph *g;
+    plan *p;
+    weights *w;
+    session *s;
+    harness_weight_data weight[HARNESS_WEIGHTS];
+    int n_weights;
+    keel_error err;
+};
+
+static void check(harness *h, keel_status s, const char *what) {
+    if (s == KEEL_OK) return;
+    fprintf(stderr, "%s (seed %u): %s\n", what, h->config.seed, h->err.detail);
+    fail();
+}
+
+float harness_uniform(unsigned seed, uint64_t i) {
+    uint64_t x = (i + 1) * 0x9e3779b97f4a7c15ull ^ (uint64_t)seed * 0xd1342543de82ef95ull;
+    x ^= x >> 32;
+    x *= 0xd6e8feb86659fd93ull;
+    x ^= x >> 32;
+    x *= 0xd6e8feb86659fd93ull;
+    x ^= x >> 32;
+    return (float)((double)(x >> 40) / 8388608.0 - 1.0);
+}
+
+harness *harness_new(harness_config config) {
+    harness *h = calloc(1, sizeof *h);
+    assert_non_null(h);
+    h->config = config;
+    if (!config.workers) h->config.workers = 2;
+    if (!config.lanes) h->config.lanes = 2;
+    if (!config.m_max) h->config.m_max = KP_M_MAX;
+    if (!config.max_seq) h->config.max_seq = 256;
+    check(h, build_begin(&h->build, "op harness", "op harness", config.weight_dtype, &h->err), "build_begin");
+    return h;
+}
+
+build *harness_build(harness *h) { return &h->build; }
+
+int harness_input(harness *h, const char *name, int64_t cols) { return build_input(&h->build, name, cols); }
+
+/* The harness replaces the bytes that the synthetic recipe made. */
+static void fill_weights(harness *h) {
+    for (int id = 1; id <= h->g->n_tensors; id++) {
+        const graph_tensor *t = graph_tensor_at(h->g, id);
+        if (t->kind != TENSOR_WEIGHT) continue;
+        assert_true(h->n_weights < HARNESS_WEIGHTS);
+        harness_weight_data *w = &h->weight[h->n_weights++];
+        w->key = t->key;
+        w->n = (uint64_t)graph_elements(t);
+        w->data = (void *)(uintptr_t)weights_find(h->w, t->key, &w->dtype);
+        assert_non_null(w->data);
+        w->f32 = calloc(w->n, sizeof *w->f32);
+        float *values = calloc(w->n, sizeof *values);
+        assert_true(w->f32 && values);
+        for (uint64_t i = 0; i < w->n; i++) values[i] = harness_uniform(h->config.seed + (unsigned)id * 7919u, i);
+        harness_set_weight(h, t->key, values);
+        free(values);
+    }
+}
+
+static uint16_t f16_from_f32(float f) { /* nearest, by search among neighbours: slow and plain */
+    uint16_t best = 0;
+    int e = 0;
+    float m = frexpf(fabsf(f), &e);
+    if (f == 0) return signbit(f) ? 0x8000 : 0;
+    float scaled = e < -13 ? ldexpf(fabsf(f), 24) : ldexpf(m, 11);
+    long q = lrintf(scaled);
+    best = e < -13 ? (uint16_t)q : (uint16_t)(((e + 14) << 10) + (q - 1024));
+    return (uint16_t)(best | (signbit(f) ? 0x8000 : 0));
+}
+
+static harness_weight_data *find_weight(harness *h, const char *key) {
+    for (int i = 0; i < h->n_weights; i++) {
+        if (strcmp(h->weight[i].key, key) == 0) return &h->weight[i];
+    }
+    fail_msg("no weight %s", key);
+    return NULL;
+}
+
+void harness_set_weight(harness *h, const char *key, const float *values) {
+    harness_weight_data *w = find_weight(h, key);
+    for (uint64_t i = 0; i < w->n; i++) {
+        if (w->dtype == DTYPE_F32) {
+            ((float *)w->data)[i] = values[i];
+            w->f32[i] = values[i];
+        } else if (w->dtype == DTYPE_BF16) {
+            ((uint16_t *)w->data)[i] = bf16_from_f32(values[i]);
+            w->f32[i] = bf16_to_f32(((uint16_t *)w->data)[i]);
+        } else {
+            ((uint16_t *)w->data)[i] = f16_from_f32(values[i]);
+            w->f32[i] = f16_to_f32(((uint16_t *)w->data)[i]);
+        }
+    }
+}
+
+const float *harness_weight(harness *h, const char *key) { return find_weight(h, key)->f32; }
+
+static void bind_weights(harness *h) {
+    check(h, weights_open_synth(h->config.seed, &h->w, &h->err), "weights");
+    check(h, weights_bind(h->w, h->g, &h->err), "weights");
+}
+
+static void fill_inputs(harness *h) {
+    for (int id = 1; id <= h->g->n_tensors; id++) {
+        const graph_tensor *t = graph_tensor_at(h->g, id);
+        if (!t->external) continue;
+        float *x = harness_tensor(h, id);
+        uint64_t n = (uint64_t)graph_row_elements(t) * h->config.m_max;
+        for (uint64_t i = 0; i < n; i++) x[i] = harness_uniform(h->config.seed + (unsigned)id * 104729u, i);
+    }
+}
+
+void harness_ready(harness *h) {
+    check(h, build_finish(&h->build, &h->g), "graph");
+    h->g->vocab = h->config.vocab ? h->config.vocab : 1 << 20;
+    h->g->max_position = h->config.max_seq;
+    bind_weights(h);
+    plan_options o = {.arch = "cpu", .workers = h->config.workers, .m_max = h->config.m_max, .max_seq = h->config.max_seq,
+                      .page_tokens = 64, .kv_splits = h->config.kv_splits, .no_reuse = true};
+    check(h, plan_build(h->g, &o, &h->p, &h->err), "plan");
+    session_options so = {.lanes = h->config.lanes, .seed = h->config.seed | 1, .page_seed = h->config.seed | 1, .watchdog_s = 20};
+    check(h, session_open(h->p, h->w, &so, &h->s, &h->err), "session");
+    fill_weights(h);
+    fill_inputs(h);
+}
+
+static uint32_t buffer_of(harness *h, int id) {
+    const char *name = graph_tensor_at(h->g, id)->name;
+    for (uint32_t i = 0; i < h->p->n_buffers; i++) {
+        if (strcmp(h->p->buffers[i].name, name) == 0) return i;
+    }
+    return KP_NONE;
+}
+
+float *harness_tensor(harness *h, int id) {
+    uint32_t b = buffer_of(h, id);
+    return b == KP_NONE ? NULL : session_buffer(h->s, b);
+}
+
+static void poison(harness *h) {
+    for (uint32_t i = 0; i < h->p->n_buffers; i++) {
+        const plan_buffer *b = &h->p->buffers[i];
+        if ((b->kind != BUFFER_ACTIVATION && b->kind != BUFFER_SCRATCH) || b->external) continue;
+        memset(session_buffer(h->s, i), 0xff, b->bytes);
+    }
+}
+
+static kp_u32 *prompt_of(uint32_t n_rows, const int32_t *tokens) {
+    kp_u32 *prompt = calloc(n_rows + 1, sizeof *prompt);
+    assert_non_null(prompt);
+    for (uint32_t r = 0; r < n_rows; r++) prompt[r] = tokens ? (kp_u32)tokens[r] : r;
+    return prompt;
+}
+
+void harness_run(harness *h, uint32_t n_rows, uint32_t start, const int32_t *tokens, bool logits_last) {
+    poison(h);
+    kp_u32 *prompt = prompt_of(n_rows, tokens);
+    kp_request q = {.prompt = prompt, .n_prompt = n_rows, .chunk = n_rows, .start = start, .all_logits = !logits_last};
+    session_result r;
+    check(h, session_run(h->s, &q, NULL, NULL, &r, &h->err), "run");
+    free(prompt);
+}
+
+static void on_token(void *user, uint32_t index, uint32_t token, uint64_t ns) {
+    (void)ns;
+    ((int32_t *)user)[index] = (int32_t)token;
+}
+
+uint32_t harness_generate(harness *h, uint32_t n_rows, const int32_t *tokens, harness_sampling sampling, uint32_t max_new,
+                          int32_t *out) {
+    poison(h);
+    kp_u32 *prompt = prompt_of(n_rows, tokens);
+    kp_request q = {.prompt = prompt, .n_prompt = n_rows, .chunk = n_rows, .max_new = max_new, .temperature = sampling.temperature,
+                    .top_k = sampling.top_k, .top_p = sampling.top_p, .seed = sampling.seed};
+    session_result r;
+    check(h, session_run(h->s, &q, on_token, out, &r, &h->err), "generate");
+    free(prompt);
+    return r.n_tokens;
+}
+
+void harness_close(harness *h) {
+    session_close(h->s);
+    plan_close(h->p);
+    weights_close(h->w);
+    graph_close(h->g);
+    for (int i = 0; i < h->n_weights; i++) free(h->weight[i].f32);
+    free(h);
+}
+
+void harness_compare(const op_desc *op, const char *what, const float *got, const double *want, uint32_t rows, uint32_t cols,
+                     uint32_t ld_got, uint32_t ld_want) {
+    double dot = 0, gg = 0, ww = 0, worst = 0, top = 0;
+    bool nan = false;
+    for (uint32_t r = 0; r < rows; r++) {
+        for (uint32_t c = 0; c < cols; c++) {
+            double g = got[(size_t)r * ld_got + c], w = want[(size_t)r * ld_want + c];
+            nan = nan || isnan(g);
+            dot += g * w, gg += g * g, ww += w * w;
+            if (fabs(g - w) > worst) worst = fabs(g - w);
+            if (fabs(w) > top) top = fabs(w);
+        }
+    }
+    double cosine = gg > 0 && ww > 0 ? dot / sqrt(gg) / sqrt(ww) : gg == ww ? 1 : 0, rel = top > 0 ? worst / top : worst;
+    bool exact = op->min_cosine >= 1 && op->max_rel_error <= 0;
+    bool ok = !nan && (exact ? worst == 0 : cosine >= op->min_cosine && rel <= op->max_rel_error);
+    if (!ok) fprintf(stderr, "%s: cosine %.9f, max|d|/max|ref| %.3g%s\n", what, cosine, rel, nan ? ", NaN" : "");
+    assert_true(ok);
+}
