@@ -20,7 +20,15 @@ add_custom_command(
     COMMAND ${registry_script} model ${KEEL_GENERATED_DIR}/model_registry.c ${KEEL_MODEL_SOURCES}
     DEPENDS ${registry_script}
     VERBATIM)
-set(KEEL_GENERATED ${KEEL_GENERATED_DIR}/op_registry.c ${KEEL_GENERATED_DIR}/model_registry.c)
+file(GLOB KEEL_GEOMETRIES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/models/geometries/*.json)
+set(geometry_script ${CMAKE_SOURCE_DIR}/scripts/gen_geometries.sh)
+add_custom_command(
+    OUTPUT ${KEEL_GENERATED_DIR}/geometries.c
+    COMMAND ${geometry_script} ${KEEL_GENERATED_DIR}/geometries.c ${KEEL_GEOMETRIES}
+    DEPENDS ${geometry_script} ${KEEL_GEOMETRIES}
+    VERBATIM)
+set(KEEL_GENERATED ${KEEL_GENERATED_DIR}/op_registry.c ${KEEL_GENERATED_DIR}/model_registry.c
+    ${KEEL_GENERATED_DIR}/geometries.c)
 # One producer, so that two libraries may use the files without generating them twice at once.
 add_custom_target(keel_generated DEPENDS ${KEEL_GENERATED})
 

@@ -210,7 +210,7 @@ static void groups_dims_norms_and_rope(void **state) {
         {.group = 8, .kv_heads = 2, .dim = 128, .rotary = 128, .q_norm = true, .k_norm = true, .splits = 1},
         {.group = 16, .kv_heads = 1, .dim = 128, .rotary = 64, .q_norm = true, .k_norm = true, .splits = 2},
         {.group = 4, .kv_heads = 2, .dim = 128, .rotary = 2, .q_norm = true, .k_norm = true, .weights = DTYPE_BF16},
-        {.group = 2, .kv_heads = 1, .dim = 256, .rotary = 256, .q_norm = true, .weights = DTYPE_F16, .splits = 2},
+        {.group = 2, .kv_heads = 1, .dim = 256, .rotary = 256, .q_norm = true, .weights = DTYPE_BF16, .splits = 2},
         {.group = 2, .kv_heads = 1, .dim = 24, .rotary = 8, .q_norm = true, .k_norm = true, .splits = 1},
     };
     for (unsigned i = 0; i < sizeof shapes / sizeof *shapes; i++) {

@@ -108,7 +108,7 @@ keel_status regex_compile_native(const char *place, const char *pattern, pcre2_g
 typedef struct added_token {
     const char *match; /* what is looked for: the content, normalised if `normalized` */
     uint32_t bytes;
-    uint32_t order; /* the first of two that normalise to the same counts */
+    uint32_t order; /* least for the last in the file: of two that normalise to the same it counts */
     int32_t id;
     bool special, single_word, lstrip, rstrip, normalized;
 } added_token;

@@ -255,9 +255,8 @@ static keel_status read_added(tokenizer *t, const json_t *root, keel_error *err)
         if (!t->added[i].v) return KEEL_NOMEM_AT(err, where.s);
     }
     for (size_t i = 0; i < n; i++) {
-        added_token a = {0};
+        added_token a = {.order = (uint32_t)(n - i)};
         KEEL_TRY(read_added_token(t, place_item(where.s, i).s, json_array_get(list, i), &a, err));
-        a.order = (uint32_t)(a.special ? i : n + i); /* as HF: special ones first */
         added_set *set = &t->added[a.normalized];
         if (a.bytes) set->v[set->n++] = a; /* HF never matches an empty one */
         if (a.single_word && !t->word) {
