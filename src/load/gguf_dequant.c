@@ -247,6 +247,6 @@ keel_status gguf_dequantize(uint32_t ggml_type, const void *blocks, uint64_t n, 
         return error_set(err, KEEL_RANGE, "GGML %s: %llu elements are no whole number of blocks of %u", t->name,
                          (unsigned long long)n, t->elements);
     }
-    t->run(blocks, n, out);
+    if (n) t->run(blocks, n, out);
     return KEEL_OK;
 }

@@ -92,7 +92,7 @@ static bool is_word(const added_scan *s, size_t at) {
 }
 
 static bool wanted(const added_scan *s, const added_token *t, size_t start, size_t stop) {
-    if (t->special && !s->with_special) return false;
+    if (t->control && !s->with_control) return false;
     if (!t->single_word) return true;
     return !(start > 0 && is_word(s, char_before(s->text, start))) && !(stop < s->n && is_word(s, stop));
 }

@@ -25,7 +25,7 @@ static keel_status encode_around(encoder *e, const added_set *set, const char *t
                        .match_data = e->match_data,
                        .text = text,
                        .n = n,
-                       .with_special = e->with_special};
+                       .with_control = e->with_control};
     int32_t id;
     do {
         size_t from, to;
@@ -56,13 +56,13 @@ static keel_status encode_text(encoder *e, const char *text, size_t n) {
     return encode_around(e, &e->t->added[0], text, n, encode_normalized);
 }
 
-keel_status tokenizer_encode_to(const tokenizer *t, const char *text, size_t bytes, bool with_special, buf *ids,
+keel_status tokenizer_encode_to(const tokenizer *t, const char *text, size_t bytes, bool with_control, buf *ids,
                                 keel_error *err) {
     if (bytes > TOKENIZER_MAX_TEXT_BYTES) {
         return error_set(err, KEEL_RANGE, "text to encode: %zu bytes; at most %d at once, cut it", bytes,
                          (int)TOKENIZER_MAX_TEXT_BYTES);
     }
-    encoder e = {.t = t, .err = err, .with_special = with_special, .ids = ids};
+    encoder e = {.t = t, .err = err, .with_control = with_control, .ids = ids};
     e.match_data = pcre2_match_data_create(1, t->regex_memory);
     e.match_context = pcre2_match_context_create(t->regex_memory);
     keel_status s = KEEL_OK;

@@ -26,7 +26,7 @@ enum {
     TOKENIZER_QUOTE_BYTES = 64,
 };
 
-/* ---- vocabulary and merges (tokenizer_vocab.c) --------------------------------------------------- */
+/* Vocabulary and merges (tokenizer_vocab.c) */
 
 typedef struct token {
     const char *text; /* as it stands in the file: byte-mapped for the model's tokens, plain for added ones */
@@ -73,7 +73,7 @@ void merges_put(merge_table *m, int32_t left, int32_t right, int32_t new_id);
 /* Rank of a pair, or UINT32_MAX. */
 uint32_t merges_rank(const merge_table *m, int32_t left, int32_t right);
 
-/* ---- text (tokenizer_text.c) --------------------------------------------------------------------- */
+/* Text (tokenizer_text.c) */
 
 /* The leading character or, when ill-formed, maximal subpart of one (Unicode 15, 3.9, table 3-7). n ≥ 1; returns ≥ 1.
  * A truncated character is a subpart that reaches the end. */
@@ -93,7 +93,7 @@ void text_map_bytes(const char *text, size_t n, buf *out);
 void text_unmap_bytes(const char *text, size_t n, buf *out);
 size_t utf8_put(uint32_t c, char out[4]);
 
-/* ---- regular expressions (tokenizer_regex.c) ----------------------------------------------------- */
+/* Regular expressions (tokenizer_regex.c) */
 
 /* Compiles an Oniguruma pattern, as `tokenizers` reads it, to PCRE2. Constructs whose meaning differs are rewritten;
  * those that have no exact counterpart here are KEEL_UNSUPPORTED. literal: the pattern is a plain string. */
@@ -103,13 +103,14 @@ keel_status regex_compile(const char *place, const char *pattern, bool literal, 
 keel_status regex_compile_native(const char *place, const char *pattern, pcre2_general_context *gc, pcre2_code **out,
                                  keel_error *err);
 
-/* ---- added tokens (tokenizer_added.c) ------------------------------------------------------------ */
+/* Added tokens (tokenizer_added.c) */
 
 typedef struct added_token {
     const char *match; /* what is looked for: the content, normalised if `normalized` */
     uint32_t bytes;
-    uint32_t order; /* least for the last in the file: of two that normalise to the same it counts */
+    uint32_t order; /* in the file; the first of two that normalise to the same counts (HF takes either, at random) */
     int32_t id;
+    bool control; /* special, or of the look of one (<|…|>): not matched in a chat's message text */
     bool special, single_word, lstrip, rstrip, normalized;
 } added_token;
 
@@ -129,13 +130,13 @@ typedef struct added_scan {
     const char *text;
     size_t n, at, plain_from;
     size_t stripped_to; /* end of the white space that rstrip has taken; keeps the scan linear */
-    bool with_special;
+    bool with_control;
 } added_scan;
 
 /* The plain text [*from, *to) that comes next and the id after it, -1 at the end of the text. */
 int32_t added_scan_next(added_scan *s, size_t *from, size_t *to);
 
-/* ---- the tokenizer ------------------------------------------------------------------------------- */
+/* The tokenizer */
 
 typedef enum split_behavior {
     SPLIT_ISOLATED,
@@ -199,7 +200,7 @@ keel_status json_member(const char *where, const json_t *obj, const char *key, j
 /* The "type" string of an object. */
 keel_status json_kind(const char *where, const json_t *obj, const char **out, keel_error *err);
 
-/* ---- encoding (tokenizer_encode.c, tokenizer_pretokenize.c, tokenizer_bpe.c) --------------------- */
+/* Encoding (tokenizer_encode.c, tokenizer_pretokenize.c, tokenizer_bpe.c) */
 
 typedef struct span {
     uint32_t from, to;
@@ -214,7 +215,7 @@ typedef struct bpe_symbol {
 typedef struct encoder {
     const tokenizer *t;
     keel_error *err;
-    bool with_special; /* match special tokens too */
+    bool with_control; /* match control tokens too */
     pcre2_match_data *match_data;
     pcre2_match_context *match_context;
     buf *ids;        /* int32_t */
@@ -232,9 +233,9 @@ keel_status pretokenize(encoder *e, const char **text, size_t n);
 /* Appends the ids of one piece. */
 keel_status bpe_piece(encoder *e, const char *piece, size_t n);
 
-/* Appends the ids of text; special tokens are matched only with_special, other added tokens always. *ids is a vector of
- * int32_t. Nothing is appended for BOS. Used by chat.c for message text. */
-keel_status tokenizer_encode_to(const tokenizer *t, const char *text, size_t bytes, bool with_special, buf *ids,
+/* Appends the ids of text; control tokens are matched only with_control, other added tokens (<think>) always. *ids is a
+ * vector of int32_t. Nothing is appended for BOS. Used by chat.c for message text. */
+keel_status tokenizer_encode_to(const tokenizer *t, const char *text, size_t bytes, bool with_control, buf *ids,
                                 keel_error *err);
 /* Appends one id. */
 void ids_put(buf *ids, int32_t id);

@@ -222,6 +222,14 @@ static keel_status enter_added(tokenizer *t, const char *where, const char *cont
     return KEEL_OK;
 }
 
+/* <|…|> or <｜…｜>: some files leave "special" off turn markers, which a user must not be able to write either. */
+static bool looks_special(const char *text, size_t n) {
+    static const char wide[] = "\xEF\xBD\x9C"; /* U+FF5C */
+    if (n >= 4 && memcmp(text, "<|", 2) == 0 && memcmp(text + n - 2, "|>", 2) == 0) return true;
+    return n >= 8 && text[0] == '<' && memcmp(text + 1, wide, 3) == 0 && memcmp(text + n - 4, wide, 3) == 0 &&
+           text[n - 1] == '>';
+}
+
 static keel_status read_added_token(tokenizer *t, const char *where, const json_t *v, added_token *a, keel_error *err) {
     const json_t *content, *id;
     if (!json_is_object(v)) return error_set(err, KEEL_FORMAT, "%s: must be an object", where);
@@ -236,6 +244,7 @@ static keel_status read_added_token(tokenizer *t, const char *where, const json_
     a->bytes = (uint32_t)bytes;
     KEEL_TRY(check_id(where, text, id, &a->id, err));
     KEEL_TRY(json_opt_bool(where, v, "special", &a->special, err));
+    a->control = a->special || looks_special(text, bytes);
     a->normalized = !a->special; /* HF's default */
     KEEL_TRY(json_opt_bool(where, v, "normalized", &a->normalized, err));
     KEEL_TRY(json_opt_bool(where, v, "single_word", &a->single_word, err));
@@ -255,7 +264,7 @@ static keel_status read_added(tokenizer *t, const json_t *root, keel_error *err)
         if (!t->added[i].v) return KEEL_NOMEM_AT(err, where.s);
     }
     for (size_t i = 0; i < n; i++) {
-        added_token a = {.order = (uint32_t)(n - i)};
+        added_token a = {.order = (uint32_t)i};
         KEEL_TRY(read_added_token(t, place_item(where.s, i).s, json_array_get(list, i), &a, err));
         added_set *set = &t->added[a.normalized];
         if (a.bytes) set->v[set->n++] = a; /* HF never matches an empty one */

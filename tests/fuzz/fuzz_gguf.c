@@ -45,6 +45,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (n > MAX_ELEMENTS) n = MAX_ELEMENTS; /* a multiple of every block's size */
         (void)gguf_dequantize(t->type, t->data, n, out, NULL);
     }
+    gguf_model m = {0};
+    (void)gguf_model_read(g, &m, &err);
+    gguf_model_free(&m);
     gguf_close(g);
     return 0;
 }

@@ -205,7 +205,7 @@ static void expect_model(const place *p, dtype t, const options *o) {
     safetensors *s;
     keel_error err = KEEL_ERROR_INITIALIZER;
     assert_int_equal(safetensors_open(p->out, &s, &err), KEEL_OK);
-    size_t per_layer = 9 + (o->biases ? 3 : 0) + (o->norms ? 2 : 0);
+    size_t per_layer = 9u + (o->biases ? 3u : 0u) + (o->norms ? 2u : 0u);
     assert_int_equal(safetensors_count(s), per_layer * LAYERS + 2 + (o->head ? 1 : 0));
     expect(s, "model.embed_tokens.weight", t, VOCAB, HIDDEN);
     expect(s, "model.norm.weight", t, 0, HIDDEN);
@@ -498,6 +498,7 @@ static void places(void **state) {
     assert_int_equal(gguf_convert(p.gguf, p.out, DTYPE_BF16, NULL, NULL, &err), KEEL_USAGE);
     assert_non_null(strstr(err.detail, "already exists"));
     assert_int_equal(entries(p.out), 0);
+    assert_int_equal(gguf_convert("/nowhere.gguf", p.out, DTYPE_BF16, NULL, NULL, &err), KEEL_USAGE); /* at once */
     assert_int_equal(rmdir(p.out), 0);
     assert_int_equal(gguf_convert(p.gguf, p.out, DTYPE_I32, NULL, NULL, &err), KEEL_USAGE);
     assert_int_equal(gguf_convert(p.gguf, "", DTYPE_F32, NULL, NULL, &err), KEEL_USAGE);
@@ -515,6 +516,24 @@ static void places(void **state) {
     assert_int_equal(gguf_convert(p.gguf, path, DTYPE_BF16, NULL, NULL, &err), KEEL_OK);
     assert_int_equal(entries(p.out), 5);
     assert_int_equal(entries(p.dir), 2);
+    tree_remove(p.dir);
+}
+
+/* Somebody else makes the folder meanwhile. */
+static void make_folder(void *user, uint64_t done, uint64_t total) {
+    (void)done;
+    (void)total;
+    mkdir(user, 0755);
+}
+
+static void folder_made_meanwhile(void **state) {
+    (void)state;
+    options o = {.arch = "llama", .pre = "smollm"};
+    place p = place_make(&o);
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    assert_int_equal(gguf_convert(p.gguf, p.out, DTYPE_BF16, make_folder, p.out, &err), KEEL_USAGE);
+    assert_int_equal(entries(p.dir), 2);
+    assert_int_equal(entries(p.out), 0);
     tree_remove(p.dir);
 }
 
@@ -586,11 +605,11 @@ static void no_space(void **state) {
 }
 
 /* In a child, since a mount outlives a failed assertion. 77: mounting is not permitted here. */
-static int on_full_tmpfs(const char *gguf, const char *dir) {
+static int on_full_tmpfs(const char *path, const char *dir) {
     if (mount("tmpfs", dir, "tmpfs", 0, "size=64k") != 0) return 77;
     char *out = path_join(dir, "out");
     keel_error err = KEEL_ERROR_INITIALIZER;
-    keel_status status = gguf_convert(gguf, out, DTYPE_F32, NULL, NULL, &err);
+    keel_status status = gguf_convert(path, out, DTYPE_F32, NULL, NULL, &err);
     int bad = status != KEEL_IO || !strstr(err.detail, "free some space") || entries(dir) != 0;
     keel_free(out);
     if (umount(dir) != 0) bad = 1;
@@ -642,6 +661,7 @@ int main(void) {
         cmocka_unit_test(tokenizer_files),
         cmocka_unit_test(refusals),
         cmocka_unit_test(places),
+        cmocka_unit_test(folder_made_meanwhile),
         cmocka_unit_test(progress),
         cmocka_unit_test(deterministic),
         cmocka_unit_test(no_space),

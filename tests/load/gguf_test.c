@@ -193,7 +193,7 @@ static void bad_headers(void **state) {
     image_key(&m, "long", KV_ARRAY);
     buf_u32(&m.values, KV_U32);
     buf_u64(&m.values, UINT64_MAX / 4 + 2); /* × 4 wraps to 4 */
-    refused(image_finish(&m, 3), KEEL_FORMAT, "past the end");
+    refused(image_finish(&m, 3), KEEL_FORMAT, "metadata key long");
     m = sample();
     image_key(&m, "string", KV_STRING);
     buf_u64(&m.values, UINT64_MAX);
@@ -215,6 +215,7 @@ static void bad_tensors(void **state) {
     refused(with_tensor("z", 2, 48, 1, 64), KEEL_FORMAT, "Q4_0 blocks");
     refused(with_tensor("z", 0, 0, 1, 64), KEEL_FORMAT, "tensor z");
     refused(with_tensor("z", 0, UINT64_C(1) << 40, UINT64_C(1) << 40, 64), KEEL_FORMAT, "2^59");
+    refused(with_tensor("z", 0, UINT64_C(1) << 61, 2, 64), KEEL_FORMAT, "2^59"); /* × 4 bytes wraps to 0 */
     refused(with_tensor("z", 0, UINT64_C(1) << 58, 1, 64), KEEL_FORMAT, "past the end");
     gguf_image m = sample();
     image_text(&m.infos, "five");

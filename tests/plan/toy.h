@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Toy ops for tests of the planner, of its file and of its views, on a registry that stands in for the real one: the
+ * library's is an archive member that is linked only when nobody else defines the symbol. Bodies never run. What the
+ * tile functions declare is also logged, so that a test can judge the plan without trusting the planner. */
+#ifndef KEEL_TESTS_TOY_H
+#define KEEL_TESTS_TOY_H
+
+#include "graph/build.h"
+#include "graph/op.h"
+#include "plan/plan.h"
+#include "plan/tiler.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TOY_FN __attribute__((unused)) static
+
+/* ---- the log ------------------------------------------------------------------------------------ */
+
+typedef struct toy_access {
+    uint32_t task;
+    const char *name; /* of the buffer; gone with the graph */
+    uint32_t buffer;  /* index into the plan's buffers */
+    bool write;
+    int64_t lo, hi;
+} toy_access;
+
+enum { TOY_LOG = 1 << 16, TOY_NAMES = 1 << 16 };
+static toy_access toy_log[TOY_LOG];
+static uint32_t toy_n_log, toy_n_tasks;
+static char toy_names[TOY_NAMES]; /* of scratch buffers */
+static size_t toy_n_names;
+static int toy_scratch_id;
+static const char *toy_scratch_name;
+
+static const char *toy_buffer_name(const graph *g, int tensor) {
+    return tensor == toy_scratch_id && tensor ? toy_scratch_name : graph_tensor_at(g, tensor)->name;
+}
+
+static void toy_put(const graph *g, int tensor, bool write, int64_t lo, int64_t hi) {
+    if (tensor > 0 && toy_n_log < TOY_LOG)
+        toy_log[toy_n_log++] = (toy_access){toy_n_tasks - 1, toy_buffer_name(g, tensor), KP_NONE, write, lo, hi};
+}
+
+static void toy_task(tiler *t, int phase, uint32_t lo, uint32_t hi, uint32_t aux) {
+    tiler_task(t, phase, lo, hi, aux);
+    toy_n_tasks++;
+}
+
+static void toy_read(tiler *t, const graph *g, int tensor, int64_t lo, int64_t hi) {
+    tiler_read(t, tensor, lo, hi);
+    toy_put(g, tensor, false, lo, hi);
+}
+
+static void toy_write(tiler *t, const graph *g, int tensor, int64_t lo, int64_t hi) {
+    tiler_write(t, tensor, lo, hi);
+    toy_put(g, tensor, true, lo, hi);
+}
+
+static int toy_scratch(tiler *t, const graph_op *op, const char *name, uint64_t bytes) {
+    toy_scratch_id = tiler_scratch(t, name, bytes);
+    toy_scratch_name = toy_names + toy_n_names;
+    if (toy_n_names + 128 > sizeof toy_names) abort();
+    toy_n_names += (size_t)snprintf(toy_names + toy_n_names, 127, "%s.%s", op->name, name) + 1;
+    return toy_scratch_id;
+}
+
+/* Before each plan_build(). */
+TOY_FN void toy_log_reset(void) {
+    toy_n_log = toy_n_tasks = 0;
+    toy_n_names = 0;
+    toy_scratch_id = 0;
+}
+
+/* ---- the ops ------------------------------------------------------------------------------------ */
+
+static void toy_body(kp_ctx *c) { (void)c; }
+#define TOY_BODIES                                                                                                     \
+    .needs = KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),                                                        \
+    .cpu = {[KP_CONSUMER] = toy_body, [KP_STORER] = toy_body}
+
+typedef struct toy_params {
+    uint32_t cols, tiles;
+} toy_params;
+
+static int64_t toy_cols(const graph *g, int id) { return graph_tensor_at(g, id)->dim[1]; }
+
+static keel_status toy_infer_step(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err) {
+    (void)g, (void)op, (void)err;
+    out[0] = (graph_tensor){.kind = TENSOR_STEP, .dtype = DTYPE_I32, .rank = 1, .dim = {sizeof(kp_step) / 4}};
+    return KEEL_OK;
+}
+
+static keel_status toy_tile_step(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
+    (void)err;
+    toy_task(t, 0, 0, 1, 0);
+    toy_write(t, g, op->out[0], 0, graph_elements(graph_tensor_at(g, op->out[0])));
+    return KEEL_OK;
+}
+
+/* As wide as attribute "cols", or as input 0. */
+static keel_status toy_infer_rows(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err) {
+    (void)err;
+    int64_t cols = (int64_t)graph_attr_of(op, "cols");
+    if (!cols) cols = toy_cols(g, op->in[0]);
+    for (int i = 0; i < op->desc->n_out; i++)
+        out[i] = (graph_tensor){.kind = TENSOR_ACTIVATION, .dtype = DTYPE_ACT, .rank = 2, .dim = {GRAPH_M, cols}};
+    return KEEL_OK;
+}
+
+static keel_status toy_infer_none(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err) {
+    (void)g, (void)op, (void)out, (void)err;
+    return KEEL_OK;
+}
+
+static void toy_smem(tiler *t, uint32_t columns) {
+    tiler_region(t, 0, (uint64_t)columns * 64, KP_CONSUMER);
+    tiler_region(t, 1, (uint64_t)columns * 32, KP_STORER);
+    tiler_cost(t, columns * 10ull, columns * 3ull, columns * 100ull);
+}
+
+static uint32_t toy_start(tiler *t, const graph_op *op, int64_t cols) {
+    toy_params *p = tiler_params(t, sizeof *p);
+    if (!p) return 0;
+    uint32_t tiles = (uint32_t)graph_attr_of(op, "tiles");
+    if (tiles > cols) tiles = (uint32_t)cols;
+    *p = (toy_params){(uint32_t)cols, tiles ? tiles : 1};
+    return p->tiles;
+}
+
+/* Output columns in tiles. Input 0: whole (halo < 0), else the tile's columns, scaled to its width, and `halo` more on
+ * each side; input 1 (if as wide): the tile's columns. */
+static keel_status toy_tile_map(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
+    int64_t cols = toy_cols(g, op->out[0]), halo = (int64_t)graph_attr_of(op, "halo");
+    uint32_t tiles = toy_start(t, op, cols);
+    if (!tiles) return KEEL_NOMEM_AT(err, op->name);
+    for (uint32_t i = 0; i < tiles; i++) {
+        uint32_t lo, hi;
+        tiler_bounds((uint64_t)cols, 1, tiles, i, &lo, &hi);
+        toy_task(t, 0, lo, hi, i);
+        for (int k = 0; k < op->n_in; k++) {
+            int64_t width = op->in[k] ? toy_cols(g, op->in[k]) : 0, a = lo * width / cols - halo,
+                    b = (hi * width + cols - 1) / cols + halo;
+            if (halo < 0) a = 0, b = width;
+            if (op->in[k]) toy_read(t, g, op->in[k], a < 0 ? 0 : a, b > width ? width : b);
+        }
+        for (int k = 0; k < op->n_out; k++) toy_write(t, g, op->out[k], lo, hi);
+        toy_smem(t, hi - lo);
+    }
+    return KEEL_OK;
+}
+
+/* Partial sums by split, in scratch units, then a merge: units are shared out among the merging tasks. */
+static keel_status toy_tile_split(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
+    int64_t cols = toy_cols(g, op->in[0]);
+    uint32_t tiles = toy_start(t, op, cols), merges = tiles / 2 ? tiles / 2 : 1;
+    if (op->n_out && merges > toy_cols(g, op->out[0])) merges = 1;
+    if (!tiles) return KEEL_NOMEM_AT(err, op->name);
+    int partial = toy_scratch(t, op, "partial", 256ull * tiles);
+    int cache = op->n_in > 1 ? op->in[1] : 0;
+    for (uint32_t i = 0; i < tiles; i++) {
+        uint32_t lo, hi;
+        tiler_bounds((uint64_t)cols, 1, tiles, i, &lo, &hi);
+        toy_task(t, 0, lo, hi, i);
+        toy_read(t, g, op->in[0], lo, hi);
+        if (cache) {
+            toy_read(t, g, cache, i, i + 1);
+            toy_write(t, g, cache, i, i + 1);
+        }
+        toy_write(t, g, partial, i, i + 1);
+        toy_smem(t, hi - lo);
+    }
+    for (uint32_t i = 0; i < merges; i++) {
+        uint32_t lo, hi;
+        tiler_bounds((uint64_t)tiles, 1, merges, i, &lo, &hi);
+        toy_task(t, 1, lo, hi, i);
+        toy_read(t, g, partial, lo, hi);
+        for (int k = 0; k < op->n_out; k++) {
+            int64_t wide = toy_cols(g, op->out[k]);
+            toy_write(t, g, op->out[k], wide * i / merges, wide * (i + 1) / merges);
+        }
+        toy_smem(t, 4);
+    }
+    return KEEL_OK;
+}
+
+#define TOY_ATTRS                                                                                                      \
+    {                                                                                                                  \
+        {"tiles", false, 1, "tasks"}, {"halo", false, -1, "columns"}, { "cols", false, 0, "columns" }                  \
+    }
+const op_desc toy_step = {.name = "step_begin",
+                          .n_out = 1,
+                          .phases = {{.name = "", TOY_BODIES}},
+                          .infer = toy_infer_step,
+                          .tile = toy_tile_step};
+const op_desc toy_embed = {.name = "embed",
+                           .attrs = TOY_ATTRS,
+                           .max_weights = 1,
+                           .n_out = 1,
+                           .phases = {{.name = "", TOY_BODIES}},
+                           .infer = toy_infer_rows,
+                           .tile = toy_tile_map};
+const op_desc toy_map = {.name = "map",
+                         .attrs = TOY_ATTRS,
+                         .min_in = 1,
+                         .max_in = 3,
+                         .max_weights = 1,
+                         .n_out = 1,
+                         .phases = {{.name = "", TOY_BODIES}},
+                         .infer = toy_infer_rows,
+                         .tile = toy_tile_map};
+const op_desc toy_fork = {.name = "fork",
+                          .attrs = TOY_ATTRS,
+                          .min_in = 1,
+                          .max_in = 1,
+                          .n_out = 2,
+                          .phases = {{.name = "", TOY_BODIES}},
+                          .infer = toy_infer_rows,
+                          .tile = toy_tile_map};
+const op_desc toy_split = {.name = "split",
+                           .attrs = TOY_ATTRS,
+                           .min_in = 1,
+                           .max_in = 2,
+                           .n_out = 1,
+                           .phases = {{.name = "part", TOY_BODIES}, {.name = "merge", TOY_BODIES}},
+                           .infer = toy_infer_rows,
+                           .tile = toy_tile_split};
+const op_desc toy_argmax = {.name = "argmax",
+                            .attrs = TOY_ATTRS,
+                            .min_in = 1,
+                            .max_in = 1,
+                            .phases = {{.name = "part", TOY_BODIES}, {.name = "reduce", TOY_BODIES}},
+                            .infer = toy_infer_none,
+                            .tile = toy_tile_split};
+const op_desc *const op_registry[] = {&toy_step, &toy_embed, &toy_map, &toy_fork, &toy_split, &toy_argmax, NULL};
+const unsigned op_registry_count = 6;
+
+/* ---- graphs ------------------------------------------------------------------------------------- */
+
+TOY_FN uint32_t toy_random(uint64_t *state, uint32_t n) { /* splitmix64, Steele et al. 2014 */
+    uint64_t z = (*state += 0x9e3779b97f4a7c15ull);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return (uint32_t)((z ^ (z >> 31)) >> 16) % n;
+}
+
+static int toy_op(build *b, const char *kind, const char *name, int in0, int in1, int cols, int tiles, int halo) {
+    op_spec op = {
+        .kind = kind, .name = name, .in = {in0, in1}, .attr = {{"tiles", tiles}, {"halo", halo}, {"cols", cols}}};
+    return build_op(b, op);
+}
+
+/* A small decoder: layers of norm, projection, attention in two phases on a KV cache, residual. */
+TOY_FN graph *toy_decoder(int n_layers, int cols, int tiles) {
+    build b;
+    graph *g = NULL;
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    (void)build_begin(&b, NULL, "ToyForCausalLM", DTYPE_BF16, &err);
+    op_spec embed = {.kind = "embed", .name = "embed", .attr = {{"cols", cols}, {"tiles", tiles}}};
+    embed.weight[0] = (weight_spec){"model.embed.weight", {64, cols}, SHARD_REP, 0};
+    int x = build_op(&b, embed);
+    float freq[3] = {1, 0.5f, 0.25f};
+    (void)build_const(&b, "freq", freq, 3);
+    for (b.layer = 0; b.layer < n_layers; b.layer++) {
+        op_spec proj = {.kind = "map", .name = "proj", .attr = {{"tiles", tiles}}};
+        proj.in[0] = toy_op(&b, "map", "norm", x, 0, 0, 1, -1);
+        proj.weight[0] =
+            (weight_spec){build_text(&b, "model.layers.%d.proj.weight", b.layer), {cols, cols}, SHARD_COL, 0};
+        int y = build_op(&b, proj);
+        y = toy_op(&b, "split", "attn", y, build_cache(&b, "cache", 2, 8), 0, tiles, 0);
+        x = toy_op(&b, "map", "add", y, x, 0, tiles, 0);
+    }
+    b.layer = -1;
+    build_tail(&b, toy_op(&b, "map", "head", x, 0, 2 * cols, 2 * tiles, -1), false);
+    if (b.status == KEEL_OK) b.g->n_layers = n_layers, b.g->vocab = 2 * cols, b.g->hidden = cols;
+    if (build_finish(&b, &g) != KEEL_OK) fprintf(stderr, "toy_decoder: %s\n", err.detail);
+    return g;
+}
+
+/* Any ops on any earlier tensors, in random tilings. */
+TOY_FN graph *toy_any(uint64_t seed) {
+    static const char *const kinds[] = {"map", "map", "map", "map", "fork", "split", "split", "embed"};
+    build b;
+    graph *g = NULL;
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    uint64_t r = seed;
+    int made[64], n = 0, ops = 3 + (int)toy_random(&r, 20);
+    (void)build_begin(&b, NULL, "Any", DTYPE_F32, &err);
+    made[n++] = build_input(&b, "in", 1 + toy_random(&r, 40));
+    for (int i = 0; i < ops; i++) {
+        const char *kind = kinds[toy_random(&r, 8)];
+        uint32_t back = toy_random(&r, 3) ? 4 : 64; /* mostly what was made last */
+        int pick[2], cols = 1 + (int)toy_random(&r, 40), tiles = 1 + (int)toy_random(&r, 14),
+                     halo = (int)toy_random(&r, 5) - 1;
+        for (int k = 0; k < 2; k++)
+            pick[k] = made[n - 1 - (int)toy_random(&r, (uint32_t)n < back ? (uint32_t)n : back)];
+        bool split = kind[0] == 's', two = kind[0] == 'm' && toy_random(&r, 2);
+        if (split) pick[1] = toy_random(&r, 2) ? build_cache(&b, build_text(&b, "kv%d", i), 1, 4) : 0;
+        int in0 = kind[0] == 'e' ? 0 : pick[0];
+        int out = toy_op(&b, kind, build_text(&b, "op%d", i), in0, split || two ? pick[1] : 0, cols, tiles, halo);
+        made[n++] = out;
+        if (kind[0] == 'f') made[n++] = out + 1;
+    }
+    build_tail(&b, made[n - 1], false);
+    if (build_finish(&b, &g) != KEEL_OK) fprintf(stderr, "toy_any(%llu): %s\n", (unsigned long long)seed, err.detail);
+    return g;
+}
+
+TOY_FN plan *toy_plan(const graph *g, const plan_options *o) {
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    plan *p = NULL;
+    toy_log_reset();
+    if (!g || plan_build(g, o, &p, &err) != KEEL_OK) fprintf(stderr, "toy_plan: %s\n", err.detail);
+    for (uint32_t i = 0; p && i < toy_n_log; i++) {
+        toy_access *a = &toy_log[i];
+        for (a->buffer = 0; a->buffer < p->n_buffers && strcmp(p->buffers[a->buffer].name, a->name) != 0;) a->buffer++;
+        if (a->buffer == p->n_buffers) abort();
+    }
+    return p;
+}
+
+/* Plan number i of the seeds in tests/fuzz/corpus/plan; NULL beyond the last. The caller closes it. */
+enum { TOY_SEEDS = 4 };
+TOY_FN plan *toy_seed(int i) {
+    static const int layers[TOY_SEEDS] = {0, 1, 3, 0};
+    if (i >= TOY_SEEDS) return NULL;
+    graph *g = i == 3 ? toy_any(7) : toy_decoder(layers[i], i == 0 ? 4 : 8, i == 0 ? 1 : 2);
+    plan *p = toy_plan(g, &(plan_options){.arch = i == 2 ? "sm_90a" : "cpu",
+                                          .workers = (uint32_t)i + 1,
+                                          .max_seq = 100,
+                                          .m_max = 2,
+                                          .allow_absent = true});
+    graph_close(g);
+    return p;
+}
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* keel convert: a GGUF file becomes a checkpoint folder. */
+#include "fail.h"
+#include "json_out.h"
+#include "model_args.h"
+#include "out.h"
+#include "wall_clock.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* A bar on standard error, redrawn when the percentage changes. */
+typedef struct progress_bar {
+    int shown; /* percent; −1: nothing yet */
+} progress_bar;
+
+static void draw(void *user, uint64_t done, uint64_t total) {
+    enum { WIDTH = 40 };
+    static const char full[] = "########################################";
+    progress_bar *bar = user;
+    double share = total ? (double)done / (double)total : 1;
+    int percent = (int)(share * 100), filled = (int)(share * WIDTH);
+    if (percent == bar->shown) return;
+    bar->shown = percent;
+    fprintf(stderr, "\rkeel convert: [%-*.*s] %3d %% of %s", WIDTH, filled, full, percent, out_size(total).text);
+    fflush(stderr);
+}
+
+/* Sum over the regular files of a folder; what cannot be read counts nothing. */
+static uint64_t folder_bytes(const char *path) {
+    uint64_t sum = 0;
+    DIR *folder = opendir(path);
+    if (!folder) return 0;
+    for (const struct dirent *entry; (entry = readdir(folder));) {
+        struct stat at;
+        if (fstatat(dirfd(folder), entry->d_name, &at, 0) == 0 && S_ISREG(at.st_mode)) sum += (uint64_t)at.st_size;
+    }
+    closedir(folder);
+    return sum;
+}
+
+static uint64_t file_size(const char *path) {
+    struct stat at;
+    return stat(path, &at) == 0 ? (uint64_t)at.st_size : 0;
+}
+
+static keel_status report(const args *a, const char *dtype, double seconds, keel_error *err) {
+    const char *from = a->value[OPT_FROM_GGUF].text, *to = a->operand[0];
+    uint64_t in = file_size(from), out = folder_bytes(to);
+    if (args_flag(a, OPT_JSON)) {
+        return json_print(json_pack("{s:o,s:s,s:I,s:I,s:o}", "folder", json_of_text(to, strlen(to)), "dtype", dtype,
+                                    "gguf_bytes", (json_int_t)in, "folder_bytes", (json_int_t)out, "seconds",
+                                    json_of_real(seconds)),
+                          err);
+    }
+    return out_format(err, "%s: %s of GGUF became %s of %s in %.1f s\n", to, out_size(in).text, out_size(out).text,
+                      dtype, seconds);
+}
+
+static keel_status convert_run(const args *a, keel_error *err) {
+    const char *from = a->value[OPT_FROM_GGUF].text, *dtype = a->value[OPT_DTYPE].text;
+    if (!from) return args_refuse(a->verb, err, "--from-gguf: what to convert is missing");
+    if (!a->n_operands) return args_refuse(a->verb, err, "no OUT_DIR: name the folder to make");
+    if (!dtype) dtype = "bf16";
+    bool show = out_progress_wanted();
+    progress_bar bar = {-1};
+    double start = wall_seconds();
+    keel_status s = keel_convert_gguf(from, a->operand[0], dtype, show ? draw : NULL, &bar, err);
+    if (bar.shown >= 0) fprintf(stderr, "\r\033[K");
+    return s == KEEL_OK ? report(a, dtype, wall_seconds() - start, err) : s;
+}
+
+static const option_id convert_options[] = {OPT_FROM_GGUF, OPT_DTYPE, OPT_JSON, OPT_HELP};
+const verb verb_convert = {
+    .name = "convert",
+    .synopsis = "--from-gguf FILE OUT_DIR [options]",
+    .summary = "turn a GGUF file into a checkpoint folder in Hugging Face layout",
+    .example = "  keel convert --from-gguf SmolLM2-135M-Instruct.Q4_1.gguf smollm2\n",
+    .max_operands = 1,
+    .options = convert_options,
+    .n_options = sizeof convert_options / sizeof *convert_options,
+    .run = convert_run,
+};

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model_args.h"
+
+#include "fail.h"
+#include "option_value.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* GEOMETRY[:SEED]; *name is the caller's. A path that itself holds a colon stays whole when it exists. */
+static keel_status split_synth(const args *a, char **name, uint32_t *seed, keel_error *err) {
+    const char *text = a->value[OPT_SYNTH].text, *colon = strrchr(text, ':');
+    uint64_t n = 0;
+    size_t bytes = strlen(text);
+    if (colon && access(text, F_OK) != 0) {
+        if (!count_parse(colon + 1, &n, NULL) || n > UINT32_MAX) {
+            return args_refuse(a->verb, err, "--synth: the seed '%s' is not a whole number from 0 to %u", colon + 1,
+                               UINT32_MAX);
+        }
+        bytes = (size_t)(colon - text);
+    }
+    *name = strndup(text, bytes);
+    *seed = (uint32_t)n;
+    return *name ? KEEL_OK : fail_memory(err, "--synth");
+}
+
+keel_status model_args_open(const args *a, bool graph_only, bool sampling, keel_model **out, keel_error *err) {
+    const option_value *synth = &a->value[OPT_SYNTH], *layers = &a->value[OPT_LAYERS];
+    const char *folder = a->n_operands ? a->operand[0] : NULL;
+    if (folder && synth->given) return args_refuse(a->verb, err, "give MODEL or --synth, not both");
+    if (!folder && !synth->given) return args_refuse(a->verb, err, "no model: give a checkpoint folder or --synth");
+    keel_model_options options = KEEL_MODEL_OPTIONS_INITIALIZER;
+    char *name = NULL;
+    if (synth->given) TRY(split_synth(a, &name, &options.synth_seed, err));
+    options.path = folder;
+    options.synth = name;
+    options.graph_only = graph_only;
+    options.sampling = sampling;
+    if (layers->given) {
+        options.layer_slice = true;
+        options.layer_first = (int32_t)layers->count;
+        options.layer_last = (int32_t)layers->last;
+    }
+    keel_status s = keel_model_open(&options, out, err);
+    free(name);
+    return s;
+}
+
+const char *model_args_name(const args *a) { return a->n_operands ? a->operand[0] : a->value[OPT_SYNTH].text; }
+
+keel_plan_options plan_args_options(const args *a) {
+    keel_plan_options options = KEEL_PLAN_OPTIONS_INITIALIZER;
+    options.arch = a->value[OPT_ARCH].text;
+    options.workers = args_count32(a, OPT_WORKERS, 0);
+    options.batch = args_count32(a, OPT_BATCH, 0);
+    options.max_seq = args_count32(a, OPT_MAX_SEQ, 0);
+    options.page_tokens = args_count32(a, OPT_PAGE_TOKENS, 0);
+    options.kv_splits = args_count32(a, OPT_KV_SPLITS, 0);
+    options.allow_absent = args_flag(a, OPT_ALLOW_ABSENT);
+    options.levers = a->value[OPT_LEVER].texts;
+    options.n_levers = (uint32_t)a->value[OPT_LEVER].n;
+    return options;
+}
+
+option_id plan_args_given(const args *a) {
+    static const option_id ids[] = {PLAN_OPTION_IDS, OPT_MAX_SEQ};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        if (a->value[ids[i]].given) return ids[i];
+    }
+    return OPTION_IDS;
+}
+
+keel_status output_path_check(const char *path, keel_error *err) {
+    struct stat at;
+    if (stat(path, &at) == 0 && S_ISDIR(at.st_mode)) return fail(err, KEEL_USAGE, "%s: is a folder; name a file", path);
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    if (!folder) return fail_memory(err, path);
+    keel_status s = KEEL_OK;
+    if (access(folder, W_OK | X_OK) != 0) s = fail(err, KEEL_IO, "%s: cannot be written: %s", path, strerror(errno));
+    free(folder);
+    return s;
+}
