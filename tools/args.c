@@ -85,7 +85,7 @@ static keel_status unknown_option(const verb *v, const char *argument, keel_erro
     bool is_long = argument[1] == '-';
     snprintf(word, sizeof word, "%.*s", (int)strcspn(argument + 2, "="), argument + 2);
     const char *near = is_long ? args_nearest(word, option_name, v->options, v->n_options) : NULL;
-    if (near) return args_refuse(v, err, "--%s: unknown option; did you mean --%s?", word, near);
+    if (near) return args_refuse(v, err, "--%s: unknown option (did you mean --%s?)", word, near);
     return args_refuse(v, err, "%.60s: unknown option", argument);
 }
 

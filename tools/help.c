@@ -15,7 +15,8 @@ const verb *const verb_table[] = {
 const size_t verb_count = sizeof verb_table / sizeof *verb_table;
 
 void help_program(FILE *to) {
-    fprintf(to, "keel %s: a transformer's decode as one persistent program under a static plan\n\n", KEEL_VERSION_STRING);
+    fprintf(to, "keel %s: a transformer's decode as one persistent program under a static plan\n\n",
+            KEEL_VERSION_STRING);
     fprintf(to, "usage: keel VERB ...\n\n");
     for (size_t i = 0; i < verb_count; i++) fprintf(to, "  %-10s %s\n", verb_table[i]->name, verb_table[i]->summary);
     fprintf(to, "\n  keel VERB --help   options and an example\n  keel --version     the version\n\n");

@@ -74,7 +74,7 @@ static keel_status run_program(int argc, char **argv, const char **name, keel_er
         return run_verb(v, argc, argv, 1 + words, err);
     }
     const char *near = args_nearest(argv[1], verb_name, verb_table, verb_count);
-    if (near) return fail(err, KEEL_USAGE, "%.60s: unknown verb; did you mean %s? See keel --help", argv[1], near);
+    if (near) return fail(err, KEEL_USAGE, "%.60s: unknown verb (did you mean %s?); see keel --help", argv[1], near);
     return fail(err, KEEL_USAGE, "%.60s: unknown %s; see keel --help", argv[1], argv[1][0] == '-' ? "option" : "verb");
 }
 

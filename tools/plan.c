@@ -78,8 +78,8 @@ static keel_status plan_show_run(const args *a, keel_error *err) {
     return s;
 }
 
-static const option_id plan_options[] = {OPT_SYNTH, OPT_LAYERS, OPT_ARCH, PLAN_OPTION_IDS, OPT_MAX_SEQ, OPT_SAMPLE,
-                                         OPT_ALLOW_ABSENT, OPT_OUTPUT, OPT_JSON, OPT_HELP};
+static const option_id plan_options[] = {OPT_SYNTH,  OPT_LAYERS,       OPT_ARCH,   PLAN_OPTION_IDS, OPT_MAX_SEQ,
+                                         OPT_SAMPLE, OPT_ALLOW_ABSENT, OPT_OUTPUT, OPT_JSON,        OPT_HELP};
 const verb verb_plan = {
     .name = "plan",
     .synopsis = "MODEL|--synth GEOMETRY [options]",

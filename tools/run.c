@@ -6,7 +6,7 @@
 #include "out.h"
 #include "run_input.h"
 #include "run_report.h"
-#include "token_stream.h"
+#include "token_printer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ typedef struct job {
     keel_session *session;
     uint32_t max_new;
     float *logits;
-    token_stream stream;
+    token_printer printer;
     keel_result result;
 } job;
 
@@ -96,9 +96,9 @@ static keel_status generate(job *j, keel_error *err) {
     request.top_k = args_count32(j->a, OPT_TOP_K, 0);
     request.seed = args_count32(j->a, OPT_SEED, 0);
     request.logits = j->logits;
-    request.on_token = token_stream_put;
-    request.user = &j->stream;
-    j->stream.session = j->session;
+    request.on_token = token_printer_put;
+    request.user = &j->printer;
+    j->printer.session = j->session;
     interrupt_watch(j->session);
     keel_status s = keel_session_run(j->session, &request, &j->result, err);
     interrupt_unwatch();
@@ -115,13 +115,13 @@ static keel_status prepare(job *j, keel_error *err) {
     TRY(make_plan(j, err));
     TRY(open_session(j, err));
     TRY(make_logits(j, err));
-    return token_stream_open(&j->stream, j->model, j->info.has_tokenizer, j->max_new, print, err);
+    return token_printer_open(&j->printer, j->model, j->info.has_tokenizer, j->max_new, print, err);
 }
 
 static keel_status finish(job *j, keel_error *err) {
-    keel_status streamed = token_stream_end(&j->stream);
+    keel_status streamed = token_printer_end(&j->printer);
     if (streamed != KEEL_OK && streamed != KEEL_ABORTED) return streamed;
-    run_facts facts = {j->a, j->plan, &j->in, &j->stream, &j->result, j->logits, j->info.vocab};
+    run_facts facts = {j->a, j->plan, &j->in, &j->printer, &j->result, j->logits, j->info.vocab};
     TRY(run_report_save(&facts, err));
     if (streamed != KEEL_OK) return fail_quietly(err, streamed);
     TRY(run_report_print(&facts, err));
@@ -136,7 +136,7 @@ static keel_status run_run(const args *a, keel_error *err) {
     if (s == KEEL_OK) s = generate(&j, err);
     if (s == KEEL_OK) s = finish(&j, err);
     keel_session_close(j.session);
-    token_stream_close(&j.stream);
+    token_printer_close(&j.printer);
     keel_plan_close(j.plan);
     keel_model_close(j.model);
     run_input_close(&j.in);
@@ -145,10 +145,10 @@ static keel_status run_run(const args *a, keel_error *err) {
 }
 
 static const option_id run_options[] = {
-    OPT_SYNTH,       OPT_PROMPT, OPT_PROMPT_FILE, OPT_TOKENS,      OPT_CHAT,          OPT_SYSTEM,      OPT_MAX_NEW_TOKENS,
-    OPT_IGNORE_EOS,  OPT_TEMPERATURE, OPT_TOP_K,  OPT_TOP_P,       OPT_SEED,          OPT_LAYERS,      OPT_SAVE_TOKENS,
-    OPT_TEACHER_FORCE, OPT_SAVE_LOGITS, OPT_DEVICE, OPT_PLAN, PLAN_OPTION_IDS, OPT_MAX_SEQ, OPT_LANES, OPT_WATCHDOG,
-    OPT_JSON,        OPT_HELP};
+    OPT_SYNTH,          OPT_PROMPT,      OPT_PROMPT_FILE,   OPT_TOKENS,      OPT_CHAT,   OPT_SYSTEM,
+    OPT_MAX_NEW_TOKENS, OPT_IGNORE_EOS,  OPT_TEMPERATURE,   OPT_TOP_K,       OPT_TOP_P,  OPT_SEED,
+    OPT_LAYERS,         OPT_SAVE_TOKENS, OPT_TEACHER_FORCE, OPT_SAVE_LOGITS, OPT_DEVICE, OPT_PLAN,
+    PLAN_OPTION_IDS,    OPT_MAX_SEQ,     OPT_LANES,         OPT_WATCHDOG,    OPT_JSON,   OPT_HELP};
 const verb verb_run = {
     .name = "run",
     .synopsis = "MODEL|--synth GEOMETRY --prompt TEXT|--prompt-file FILE|--tokens ID,... [options]",

@@ -9,8 +9,8 @@
 /* The object of --save-tokens; --json adds to it. NULL when memory is short. */
 static json_t *tokens_json(const run_facts *f) {
     return json_pack("{s:o,s:o,s:o,s:o,s:o}", "prompt_ids", json_of_ids(f->in->prompt, f->in->n_prompt), "token_ids",
-                     json_of_ids(f->stream->ids, f->stream->n), "text",
-                     json_of_text(f->stream->text ? f->stream->text : "", f->stream->bytes), "ttft_ms",
+                     json_of_ids(f->printer->ids, f->printer->n), "text",
+                     json_of_text(f->printer->text ? f->printer->text : "", f->printer->bytes), "ttft_ms",
                      json_of_real(f->result->ttft_ms), "tpot_ms", json_of_real(f->result->tpot_ms));
 }
 
@@ -24,8 +24,8 @@ static double a_second(double n, double ms) { return ms > 0 ? n * 1000 / ms : 0;
 
 static const char *why_ended(const run_facts *f) {
     if (f->result->stopped) return "interrupted";
-    for (size_t i = 0; i < f->in->n_stop && f->stream->n; i++) {
-        if (f->stream->ids[f->stream->n - 1] == f->in->stop[i]) return "stop_id";
+    for (size_t i = 0; i < f->in->n_stop && f->printer->n; i++) {
+        if (f->printer->ids[f->printer->n - 1] == f->in->stop[i]) return "stop_id";
     }
     return "length";
 }
@@ -35,10 +35,10 @@ static keel_status print_json(const run_facts *f, keel_error *err) {
     TRY(keel_plan_info_get(f->plan, &plan, err));
     const keel_result *r = f->result;
     json_t *all = tokens_json(f);
-    json_t *more = json_pack("{s:s,s:o,s:o,s:i,s:s}", "ended", why_ended(f), "prefill_tokens_per_s",
-                             json_of_real(a_second((double)f->in->n_prompt, r->ttft_ms)), "decode_tokens_per_s",
-                             json_of_real(a_second(1, r->tpot_ms)), "workers", (int)plan.workers, "plan_sha256",
-                             plan.hash);
+    json_t *more =
+        json_pack("{s:s,s:o,s:o,s:i,s:s}", "ended", why_ended(f), "prefill_tokens_per_s",
+                  json_of_real(a_second((double)f->in->n_prompt, r->ttft_ms)), "decode_tokens_per_s",
+                  json_of_real(a_second(1, r->tpot_ms)), "workers", (int)plan.workers, "plan_sha256", plan.hash);
     if (all && (!more || json_object_update(all, more) != 0)) {
         json_decref(all);
         all = NULL;

@@ -5,13 +5,13 @@
 
 #include "args.h"
 #include "run_input.h"
-#include "token_stream.h"
+#include "token_printer.h"
 
 typedef struct run_facts {
     const args *a;
     const keel_plan *plan;
     const run_input *in;
-    const token_stream *stream;
+    const token_printer *printer;
     const keel_result *result;
     const float *logits; /* [result->n_tokens][vocab] or NULL */
     uint64_t vocab;

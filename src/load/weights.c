@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 typedef struct bound {
-    const char *key; /* the graph's */
-    const graph_tensor *tensor;
+    const char *key;
+    const graph_tensor *tensor; /* while binding */
     void *data;
     dtype dtype;
     uint64_t bytes;
@@ -85,6 +85,14 @@ static keel_status check_tensor(const graph_tensor *t, const safetensor *f, keel
     return KEEL_FORMAT;
 }
 
+/* Keeps a copy of the key: the graph may go before the weights. */
+static keel_status add_bound(weights *w, bound b, keel_error *err) {
+    b.key = arena_strdup(&w->arena, b.key);
+    if (!b.key) return KEEL_NOMEM_AT(err, "weights");
+    w->list[w->n++] = b;
+    return KEEL_OK;
+}
+
 static keel_status bind_files(weights *w, graph *g, keel_error *err) {
     KEEL_TRY(find_missing(w, g, err));
     keel_status s = KEEL_OK;
@@ -94,7 +102,7 @@ static keel_status bind_files(weights *w, graph *g, keel_error *err) {
         const safetensor *f = safetensors_find(w->files, t->key);
         s = check_tensor(t, f, s, err);
         t->dtype = f->dtype;
-        w->list[w->n++] = (bound){arena_strdup(&w->arena, t->key), t, (void *)(uintptr_t)f->data, f->dtype, f->bytes};
+        KEEL_TRY(add_bound(w, (bound){t->key, t, (void *)(uintptr_t)f->data, f->dtype, f->bytes}, err));
     }
     return s;
 }
@@ -140,7 +148,7 @@ static keel_status bind_synth(weights *w, graph *g, keel_error *err) {
         const graph_tensor *t = graph_tensor_at(g, id);
         if (t->kind != TENSOR_WEIGHT) continue;
         uint64_t bytes = (uint64_t)graph_elements(t) * dtype_bytes(t->dtype);
-        w->list[w->n++] = (bound){arena_strdup(&w->arena, t->key), t, (void *)w->made_bytes, t->dtype, bytes};
+        KEEL_TRY(add_bound(w, (bound){t->key, t, (void *)w->made_bytes, t->dtype, bytes}, err));
         w->made_bytes += (bytes + 63) & ~(uint64_t)63;
     }
     void *p = mmap(NULL, w->made_bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -155,10 +163,7 @@ keel_status weights_bind(weights *w, graph *g, keel_error *err) {
     w->list = mem_calloc((size_t)g->n_tensors + 1, sizeof *w->list);
     if (!w->list) return KEEL_NOMEM_AT(err, "weights");
     KEEL_TRY(w->files ? bind_files(w, g, err) : bind_synth(w, g, err));
-    for (size_t i = 0; i < w->n; i++) {
-        if (!w->list[i].key) return KEEL_NOMEM_AT(err, "weights");
-        w->list[i].tensor = NULL; /* the graph may go; the weights stay */
-    }
+    for (size_t i = 0; i < w->n; i++) w->list[i].tensor = NULL;
     return KEEL_OK;
 }
 

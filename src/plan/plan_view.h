@@ -10,7 +10,7 @@ enum { VIEW_BYTES = 24 };
 const char *view_bytes(uint64_t bytes, char text[VIEW_BYTES]);
 /* One line a phase; consecutive layers that are the same are told in one line. */
 void view_phases(const plan *p, buf *out);
-/* Buffers by kind, those that differ in a layer or expert number alone in one line. */
+/* Buffers by kind; equal shapes under names that differ in numbers alone are told in one line. */
 void view_buffers(const plan *p, buf *out);
 
 #endif

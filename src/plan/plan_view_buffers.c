@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buffers by kind. Names that differ in a number alone ("l3.attn.q", "model.layers.3.…") and agree in all else that is
- * shown stand in one line, with a star for the number. */
+/* Buffers by kind. Names that differ in a number alone ("l3.attn.q", "model.layers.3.…") and have the same shape stand
+ * in one line, with a star for the number. */
 #include "plan/plan_view.h"
 
 #include "core/mem.h"
@@ -13,7 +13,8 @@ typedef struct row {
     const plan_buffer *b;
     const char *pattern;
     uint32_t index;
-    uint32_t count; /* of the group that begins here; 0 inside one */
+    uint32_t count;       /* of the group that begins here; 0 inside one */
+    uint64_t least, most; /* offsets in the group */
 } row;
 
 static bool placed(const plan_buffer *b) { return b->kind == BUFFER_ACTIVATION || b->kind == BUFFER_SCRATCH; }
@@ -47,9 +48,6 @@ static int compare_shown(const row *x, const row *y) {
     if (!d) d = compare_numbers((uint64_t)x->b->rank, (uint64_t)y->b->rank);
     if (!d) d = memcmp(x->b->dim, y->b->dim, sizeof x->b->dim);
     if (!d) d = compare_numbers(x->b->external, y->b->external);
-    if (!d) d = compare_numbers(x->b->offset, y->b->offset);
-    if (!d && lives(x->b))
-        d = compare_numbers(x->b->last_phase - x->b->first_phase, y->b->last_phase - y->b->first_phase);
     return d;
 }
 
@@ -97,14 +95,17 @@ static uint32_t sharers(const spans *s, const plan_buffer *b) {
 
 static void put_row(const row *r, const spans *s, buf *out) {
     const plan_buffer *b = r->b;
-    char bytes[VIEW_BYTES], shape[96], offset[24] = "", life[32] = "", count[16] = "";
+    char bytes[VIEW_BYTES], shape[96], offset[48] = "", life[32] = "", count[16] = "";
     int at = 0;
     for (int i = 0; i < b->rank; i++)
         at += snprintf(shape + at, sizeof shape - (size_t)at, "[%lld]", (long long)b->dim[i]);
-    if (placed(b) || b->kind == BUFFER_CONST) snprintf(offset, sizeof offset, "%llu", (unsigned long long)b->offset);
+    if (placed(b) || b->kind == BUFFER_CONST) {
+        int n = snprintf(offset, sizeof offset, "%llu", (unsigned long long)r->least);
+        if (r->most != r->least) snprintf(offset + n, sizeof offset - (size_t)n, "-%llu", (unsigned long long)r->most);
+    }
     if (lives(b)) snprintf(life, sizeof life, "%u-%u", b->first_phase, b->last_phase);
     if (r->count > 1) snprintf(count, sizeof count, "x%u", r->count);
-    buf_printf(out, "  %-44s %6s  %-7s %-18s %8s %10s  %-9s", r->count > 1 ? r->pattern : b->name, count,
+    buf_printf(out, "  %-44s %6s  %-7s %-18s %8s %15s  %-9s", r->count > 1 ? r->pattern : b->name, count,
                dtype_name(b->dtype), shape, view_bytes(b->bytes, bytes), offset, life);
     uint32_t others = placed(b) ? sharers(s, b) : 0;
     if (others) buf_printf(out, " shared with %u", others);
@@ -132,11 +133,16 @@ static void put_table(const plan *p, row *rows, const spans *s, buf *out) {
     uint32_t n = p->n_buffers, leader = 0;
     qsort(rows, n, sizeof *rows, compare_rows);
     for (uint32_t i = 0; i < n; i++) {
+        uint64_t at = rows[i].b->offset;
         if (i == 0 || compare_shown(&rows[leader], &rows[i]) != 0) leader = i;
-        rows[leader].count++;
+        row *group = &rows[leader];
+        if (!group->count || at < group->least) group->least = at;
+        if (!group->count || at > group->most) group->most = at;
+        group->count++;
     }
     qsort(rows, n, sizeof *rows, compare_groups);
-    buf_str(out, "\nbuffers: name, how many, dtype, shape, bytes each, offset, phases of the first one's lifetime\n");
+    buf_str(out, "\nbuffers: name, how many, dtype, shape, bytes each, offsets; of the first one its phases and who "
+                 "shares its bytes\n");
     for (uint32_t i = 0; i < n && rows[i].count && !out->failed; i++) {
         if (i == 0 || rows[i - 1].b->kind != rows[i].b->kind) put_kind(p, rows[i].b->kind, out);
         put_row(&rows[i], s, out);
@@ -150,7 +156,7 @@ void view_buffers(const plan *p, buf *out) {
     bool ok = rows && s.starts && s.ends;
     for (uint32_t i = 0; ok && i < p->n_buffers; i++) {
         const plan_buffer *b = &p->buffers[i];
-        rows[i] = (row){b, make_pattern(&names, b->name), i, 0};
+        rows[i] = (row){.b = b, .pattern = make_pattern(&names, b->name), .index = i};
         ok = rows[i].pattern != NULL;
         if (!placed(b) || !b->bytes) continue;
         s.starts[s.n] = b->offset;

@@ -114,9 +114,13 @@ static keel_status toy_infer_none(const graph *g, const graph_op *op, graph_tens
     return KEEL_OK;
 }
 
-static void toy_smem(tiler *t, uint32_t columns) {
-    tiler_region(t, 0, (uint64_t)columns * 64, KP_CONSUMER);
-    tiler_region(t, 1, (uint64_t)columns * 32, KP_STORER);
+/* Attribute "pages": of the consumer's region; the storer's takes what a worker then has left, less what "spare" says.
+ */
+static void toy_smem(tiler *t, const graph_op *op, uint32_t columns) {
+    const arch_desc *arch = tiler_env(t)->arch;
+    uint64_t pages = (uint64_t)graph_attr_of(op, "pages"), spare = (uint64_t)graph_attr_of(op, "spare");
+    tiler_region(t, 0, pages ? pages * arch->page_bytes : (uint64_t)columns * 64, KP_CONSUMER);
+    tiler_region(t, 1, pages ? (arch->n_pages - pages - spare) * arch->page_bytes : (uint64_t)columns * 32, KP_STORER);
     tiler_cost(t, columns * 10ull, columns * 3ull, columns * 100ull);
 }
 
@@ -133,6 +137,7 @@ static uint32_t toy_start(tiler *t, const graph_op *op, int64_t cols) {
  * each side; input 1 (if as wide): the tile's columns. */
 static keel_status toy_tile_map(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
     int64_t cols = toy_cols(g, op->out[0]), halo = (int64_t)graph_attr_of(op, "halo");
+    bool pick = graph_attr_of(op, "pick") != 0;
     uint32_t tiles = toy_start(t, op, cols);
     if (!tiles) return KEEL_NOMEM_AT(err, op->name);
     for (uint32_t i = 0; i < tiles; i++) {
@@ -143,10 +148,11 @@ static keel_status toy_tile_map(tiler *t, const graph *g, const graph_op *op, ke
             int64_t width = op->in[k] ? toy_cols(g, op->in[k]) : 0, a = lo * width / cols - halo,
                     b = (hi * width + cols - 1) / cols + halo;
             if (halo < 0) a = 0, b = width;
-            if (op->in[k]) toy_read(t, g, op->in[k], a < 0 ? 0 : a, b > width ? width : b);
+            if (op->in[k] && !(pick && op->n_in == 2 && (int)i % 2 != k))
+                toy_read(t, g, op->in[k], a < 0 ? 0 : a, b > width ? width : b);
         }
         for (int k = 0; k < op->n_out; k++) toy_write(t, g, op->out[k], lo, hi);
-        toy_smem(t, hi - lo);
+        toy_smem(t, op, hi - lo);
     }
     return KEEL_OK;
 }
@@ -169,7 +175,7 @@ static keel_status toy_tile_split(tiler *t, const graph *g, const graph_op *op, 
             toy_write(t, g, cache, i, i + 1);
         }
         toy_write(t, g, partial, i, i + 1);
-        toy_smem(t, hi - lo);
+        toy_smem(t, op, hi - lo);
     }
     for (uint32_t i = 0; i < merges; i++) {
         uint32_t lo, hi;
@@ -180,14 +186,17 @@ static keel_status toy_tile_split(tiler *t, const graph *g, const graph_op *op, 
             int64_t wide = toy_cols(g, op->out[k]);
             toy_write(t, g, op->out[k], wide * i / merges, wide * (i + 1) / merges);
         }
-        toy_smem(t, 4);
+        toy_smem(t, op, 4);
     }
     return KEEL_OK;
 }
 
 #define TOY_ATTRS                                                                                                      \
     {                                                                                                                  \
-        {"tiles", false, 1, "tasks"}, {"halo", false, -1, "columns"}, { "cols", false, 0, "columns" }                  \
+        {"tiles", false, 1, "tasks"}, {"halo", false, -1, "columns"}, {"cols", false, 0, "columns"},                   \
+            {"pick", false, 0, "task i reads input i mod 2 alone"}, {"pages", false, 0, "SMEM"}, {                     \
+            "spare", false, 0, "SMEM"                                                                                  \
+        }                                                                                                              \
     }
 const op_desc toy_step = {.name = "step_begin",
                           .n_out = 1,
@@ -245,9 +254,18 @@ TOY_FN uint32_t toy_random(uint64_t *state, uint32_t n) { /* splitmix64, Steele 
     return (uint32_t)((z ^ (z >> 31)) >> 16) % n;
 }
 
+static int toy_pick, toy_pages, toy_spare; /* attributes that toy_op() sets */
+
 static int toy_op(build *b, const char *kind, const char *name, int in0, int in1, int cols, int tiles, int halo) {
-    op_spec op = {
-        .kind = kind, .name = name, .in = {in0, in1}, .attr = {{"tiles", tiles}, {"halo", halo}, {"cols", cols}}};
+    op_spec op = {.kind = kind,
+                  .name = name,
+                  .in = {in0, in1},
+                  .attr = {{"tiles", tiles},
+                           {"halo", halo},
+                           {"cols", cols},
+                           {"pick", toy_pick},
+                           {"pages", toy_pages},
+                           {"spare", toy_spare}}};
     return build_op(b, op);
 }
 
@@ -291,17 +309,21 @@ TOY_FN graph *toy_any(uint64_t seed) {
     for (int i = 0; i < ops; i++) {
         const char *kind = kinds[toy_random(&r, 8)];
         uint32_t back = toy_random(&r, 3) ? 4 : 64; /* mostly what was made last */
-        int pick[2], cols = 1 + (int)toy_random(&r, 40), tiles = 1 + (int)toy_random(&r, 14),
+        int pair[2], cols = 1 + (int)toy_random(&r, 40), tiles = 1 + (int)toy_random(&r, 14),
                      halo = (int)toy_random(&r, 5) - 1;
         for (int k = 0; k < 2; k++)
-            pick[k] = made[n - 1 - (int)toy_random(&r, (uint32_t)n < back ? (uint32_t)n : back)];
+            pair[k] = made[n - 1 - (int)toy_random(&r, (uint32_t)n < back ? (uint32_t)n : back)];
         bool split = kind[0] == 's', two = kind[0] == 'm' && toy_random(&r, 2);
-        if (split) pick[1] = toy_random(&r, 2) ? build_cache(&b, build_text(&b, "kv%d", i), 1, 4) : 0;
-        int in0 = kind[0] == 'e' ? 0 : pick[0];
-        int out = toy_op(&b, kind, build_text(&b, "op%d", i), in0, split || two ? pick[1] : 0, cols, tiles, halo);
+        if (split) pair[1] = toy_random(&r, 2) ? build_cache(&b, build_text(&b, "kv%d", i), 1, 4) : 0;
+        int in0 = kind[0] == 'e' ? 0 : pair[0];
+        toy_pick = toy_random(&r, 3) == 0;
+        toy_pages = toy_random(&r, 6) ? 0 : 1 + (int)toy_random(&r, 40);
+        toy_spare = (int)toy_random(&r, 20);
+        int out = toy_op(&b, kind, build_text(&b, "op%d", i), in0, split || two ? pair[1] : 0, cols, tiles, halo);
         made[n++] = out;
         if (kind[0] == 'f') made[n++] = out + 1;
     }
+    toy_pick = toy_pages = toy_spare = 0;
     build_tail(&b, made[n - 1], false);
     if (build_finish(&b, &g) != KEEL_OK) fprintf(stderr, "toy_any(%llu): %s\n", (unsigned long long)seed, err.detail);
     return g;

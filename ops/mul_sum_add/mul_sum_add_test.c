@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mul_sum_add.h"
+
+#include "support/op_harness.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { ROWS = 16 };
+
+typedef struct run {
+    harness *h;
+    int y, w, residual, out; /* residual 0: none */
+    uint32_t n, experts;
+} run;
+
+static run open_run(uint32_t n, uint32_t experts, bool residual, uint32_t workers, uint32_t lanes) {
+    run t = {.n = n, .experts = experts};
+    t.h = harness_new((harness_config){.seed = n * 100 + experts, .workers = workers, .lanes = lanes});
+    t.y = harness_input(t.h, "y", (int64_t)n * experts);
+    t.w = harness_input(t.h, "w", experts);
+    if (residual) t.residual = harness_input(t.h, "residual", n);
+    t.out = build_op(harness_build(t.h), (op_spec){.kind = "mul_sum_add",
+                                                   .name = "combine",
+                                                   .in = {t.y, t.w, t.residual},
+                                                   .attr = {{"experts", experts}}});
+    harness_ready(t.h);
+    return t;
+}
+
+static void check(uint32_t n, uint32_t experts, bool residual, uint32_t workers, uint32_t lanes) {
+    run t = open_run(n, experts, residual, workers, lanes);
+    const float *y = harness_tensor(t.h, t.y), *w = harness_tensor(t.h, t.w);
+    double *want = calloc((size_t)ROWS * n, sizeof *want);
+    assert_non_null(want);
+    for (size_t r = 0; r < ROWS; r++) {
+        for (size_t j = 0; j < n; j++) {
+            double sum = residual ? (double)harness_tensor(t.h, t.residual)[r * n + j] : 0;
+            for (size_t e = 0; e < experts; e++)
+                sum += (double)w[r * experts + e] * (double)y[(r * experts + e) * n + j];
+            want[r * n + j] = sum;
+        }
+    }
+    static const uint32_t rows[] = {1, 2, 3, 15, 16};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        harness_run(t.h, rows[i], 0, NULL, i & 1);
+        const float *got = harness_tensor(t.h, t.out);
+        harness_compare(&keel_op_mul_sum_add, "mul_sum_add", got, want, rows[i], n, n, n);
+        if (rows[i] < ROWS) assert_true(isnan(got[rows[i] * n]));
+    }
+    free(want);
+    harness_close(t.h);
+}
+
+static void against_double(void **state) {
+    (void)state;
+    for (uint32_t lanes = 1; lanes <= 2; lanes++) {
+        for (int residual = 0; residual < 2; residual++) {
+            check(1, 1, residual, 1, lanes);
+            check(77, 2, residual, 3, lanes);
+            check(200, 8, residual, 2, lanes);
+            check(513, 9, residual, 7, lanes);
+        }
+    }
+    check(300, 300, true, 2, 2); /* SMEM for fewer columns than a tile usually takes */
+}
+
+/* A row gives the same bits alone and among sixteen. */
+static void rows_do_not_meet(void **state) {
+    (void)state;
+    enum { N = 150, E = 6 };
+    run t = open_run(N, E, true, 2, 2);
+    harness_run(t.h, ROWS, 0, NULL, true);
+    float all[ROWS * N];
+    memcpy(all, harness_tensor(t.h, t.out), sizeof all);
+    for (uint32_t r = 0; r < ROWS; r++) {
+        memmove(harness_tensor(t.h, t.y), harness_tensor(t.h, t.y) + r * N * E, N * E * sizeof(float));
+        memmove(harness_tensor(t.h, t.w), harness_tensor(t.h, t.w) + r * E, E * sizeof(float));
+        memmove(harness_tensor(t.h, t.residual), harness_tensor(t.h, t.residual) + r * N, N * sizeof(float));
+        harness_run(t.h, 1, 0, NULL, true);
+        assert_memory_equal(harness_tensor(t.h, t.out), all + r * N, N * sizeof(float));
+    }
+    harness_close(t.h);
+}
+
+static void bad_case(int64_t y_cols, int64_t w_cols, int64_t residual_cols, double experts, keel_status status,
+                     const char *what) {
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    build b;
+    graph *g = NULL;
+    assert_int_equal(build_begin(&b, "test", "test", DTYPE_F32, &err), KEEL_OK);
+    int y = build_input(&b, "y", y_cols), w = build_input(&b, "w", w_cols), r = build_input(&b, "r", residual_cols);
+    build_op(&b, (op_spec){.kind = "mul_sum_add", .name = "it", .in = {y, w, r}, .attr = {{"experts", experts}}});
+    assert_int_equal(build_finish(&b, &g), status);
+    if (!strstr(err.detail, what)) fail_msg("%s", err.detail);
+}
+
+static void bad_shapes(void **state) {
+    (void)state;
+    bad_case(12, 4, 3, 0, KEEL_RANGE, "it: experts 0");
+    bad_case(12, 4, 3, 1.5, KEEL_RANGE, "it: experts 1.5");
+    bad_case(13, 4, 3, 4, KEEL_FORMAT, "it: input y must be [M, 4 × n]");
+    bad_case(12, 5, 3, 4, KEEL_FORMAT, "it: the weights w must have the rows of input y and 4 columns, not 5");
+    bad_case(12, 4, 4, 4, KEEL_FORMAT, "it: the residual r must have the rows of input y and 3 columns, not 4");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(against_double), cmocka_unit_test(rows_do_not_meet),
+                                       cmocka_unit_test(bad_shapes)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

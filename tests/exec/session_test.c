@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* timeout: 240 */
+/* Sessions: what must not change a result, what must end a run, what must be refused. */
+#include "core/mem.h"
+#include "exec/api.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { PROMPT = 75, STEPS = 8, VOCAB = 515 };
+
+typedef struct setup {
+    uint32_t workers, lanes, batch, seed, page_seed, page_tokens, kv_splits, max_seq;
+} setup;
+
+typedef struct outcome {
+    keel_status status;
+    keel_error err;
+    keel_result result;
+    int32_t token[64];
+    float logits[STEPS][VOCAB];
+} outcome;
+
+static keel_model *open_model(const char *synth) {
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    keel_model_options o = KEEL_MODEL_OPTIONS_INITIALIZER;
+    o.synth = synth;
+    keel_model *m = NULL;
+    if (keel_model_open(&o, &m, &err) != KEEL_OK) fail_msg("%s", err.detail);
+    return m;
+}
+
+static void keep(void *user, uint32_t index, int32_t token, uint64_t ns) {
+    (void)ns;
+    ((outcome *)user)->token[index] = token;
+}
+
+static const int32_t *a_prompt(int salt) {
+    static int32_t ids[4096];
+    for (int i = 0; i < 4096; i++) ids[i] = (i * 31 + salt) % VOCAB;
+    return ids;
+}
+
+static keel_session *open_session(const keel_model *m, setup u, keel_plan **plan) {
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    keel_plan_options po = KEEL_PLAN_OPTIONS_INITIALIZER;
+    keel_session_options so = KEEL_SESSION_OPTIONS_INITIALIZER;
+    po.workers = u.workers ? u.workers : 2;
+    po.batch = u.batch;
+    po.max_seq = u.max_seq ? u.max_seq : 256;
+    po.page_tokens = u.page_tokens;
+    po.kv_splits = u.kv_splits ? u.kv_splits : 1;
+    so.lanes = u.lanes;
+    so.seed = u.seed;
+    so.page_seed = u.page_seed;
+    so.watchdog_s = 2;
+    keel_session *s = NULL;
+    if (keel_plan_build(m, &po, plan, &err) != KEEL_OK) fail_msg("%s", err.detail);
+    if (keel_session_open(m, *plan, &so, &s, &err) != KEEL_OK) fail_msg("%s", err.detail);
+    return s;
+}
+
+static outcome *run(keel_session *s, const int32_t *prompt, size_t n, uint32_t steps) {
+    outcome *o = calloc(1, sizeof *o);
+    assert_non_null(o);
+    keel_request r = KEEL_REQUEST_INITIALIZER;
+    r.prompt = prompt;
+    r.n_prompt = n;
+    r.max_new_tokens = steps;
+    r.on_token = keep;
+    r.user = o;
+    r.logits = steps <= STEPS ? &o->logits[0][0] : NULL;
+    o->status = keel_session_run(s, &r, &o->result, &o->err);
+    return o;
+}
+
+static outcome *run_once(const keel_model *m, setup u) {
+    keel_plan *plan = NULL;
+    keel_session *s = open_session(m, u, &plan);
+    outcome *o = run(s, a_prompt(7), PROMPT, STEPS);
+    if (o->status != KEEL_OK) fail_msg("%s", o->err.detail);
+    keel_session_close(s);
+    keel_plan_close(plan);
+    return o;
+}
+
+/* With one KV split, logits are the same bits whatever the schedule, the lanes, the workers, the chunk of the prefill, and
+ * where KV pages lie. */
+static void same_bits_whatever_the_setup(void **state) {
+    (void)state;
+    keel_model *m = open_model("tiny-llama");
+    outcome *want = run_once(m, (setup){.workers = 1, .batch = 16});
+    const setup setups[] = {
+        {.workers = 2},          {.workers = 3, .lanes = 2},      {.workers = 7, .lanes = 2, .seed = 11}, {.workers = 2, .batch = 1},
+        {.workers = 2, .batch = 3}, {.workers = 2, .page_seed = 5}, {.workers = 16, .seed = 3, .page_seed = 9, .batch = 5},
+    };
+    for (size_t i = 0; i < sizeof setups / sizeof *setups; i++) {
+        outcome *got = run_once(m, setups[i]);
+        assert_memory_equal(got->logits, want->logits, sizeof want->logits);
+        assert_memory_equal(got->token, want->token, sizeof want->token);
+        free(got);
+    }
+    free(want);
+    keel_model_close(m);
+}
+
+/* Other splits or page sizes sum in another order: close, and the same tokens. */
+static void splits_and_page_sizes_agree(void **state) {
+    (void)state;
+    keel_model *m = open_model("tiny-llama");
+    outcome *want = run_once(m, (setup){.workers = 1});
+    const setup setups[] = {{.kv_splits = 2}, {.kv_splits = 3, .lanes = 2}, {.page_tokens = 16}, {.page_tokens = 1, .kv_splits = 4}};
+    for (size_t i = 0; i < sizeof setups / sizeof *setups; i++) {
+        outcome *got = run_once(m, setups[i]);
+        for (int s = 0; s < STEPS; s++) {
+            for (int v = 0; v < VOCAB; v++) assert_float_equal(got->logits[s][v], want->logits[s][v], 2e-4f);
+        }
+        assert_memory_equal(got->token, want->token, sizeof want->token);
+        free(got);
+    }
+    free(want);
+    keel_model_close(m);
+}
+
+/* A session can be used again: the answer is that of the new prompt. */
+static void second_run_is_fresh(void **state) {
+    (void)state;
+    keel_model *m = open_model("tiny-llama");
+    keel_plan *plan = NULL;
+    keel_session *s = open_session(m, (setup){0}, &plan);
+    outcome *a = run(s, a_prompt(7), PROMPT, STEPS), *b = run(s, a_prompt(100), 40, STEPS), *c = run(s, a_prompt(7), PROMPT, STEPS);
+    assert_memory_equal(a->logits, c->logits, sizeof a->logits);
+    assert_memory_not_equal(a->logits, b->logits, sizeof a->logits);
+    free(a), free(b), free(c);
+    keel_session_close(s);
+    keel_plan_close(plan);
+    keel_model_close(m);
+}
+
+static void stop_at_third(void *user, uint32_t index, int32_t token, uint64_t ns) {
+    (void)token, (void)ns;
+    if (index == 2) keel_session_stop(user);
+}
+
+static void host_stop_ends_the_run(void **state) {
+    (void)state;
+    keel_model *m = open_model("tiny-llama");
+    for (uint32_t workers = 1; workers <= 7; workers += 3) {
+        keel_plan *plan = NULL;
+        keel_session *s = open_session(m, (setup){.workers = workers, .max_seq = 2048}, &plan);
+        keel_request r = KEEL_REQUEST_INITIALIZER;
+        r.prompt = a_prompt(3);
+        r.n_prompt = 5;
+        r.max_new_tokens = 2000;
+        r.on_token = stop_at_third;
+        r.user = s;
+        keel_result result = {0};
+        keel_error err = KEEL_ERROR_INITIALIZER;
+        assert_int_equal(keel_session_run(s, &r, &result, &err), KEEL_OK);
+        assert_true(result.stopped);
+        assert_true(result.n_tokens >= 3 && result.n_tokens < 2000);
+        keel_session_close(s);
+        keel_plan_close(plan);
+    }
+    keel_model_close(m);
+}
+
+static void stop_ids_end_the_run(void **state) {
+    (void)state;
+    keel_model *m = open_model("tiny-llama");
+    keel_plan *plan = NULL;
+    keel_session *s = open_session(m, (setup){0}, &plan);
+    outcome *o = run(s, a_prompt(7), PROMPT, STEPS);
+    keel_request r = KEEL_REQUEST_INITIALIZER;
+    r.prompt = a_prompt(7);
+    r.n_prompt = PROMPT;
+    r.max_new_tokens = STEPS;
+    r.stop_ids = &o->token[1];
+    r.n_stop_ids = 1;
+    keel_result result = {0};
+    assert_int_equal(keel_session_run(s, &r, &result, NULL), KEEL_OK);
+    assert_int_equal(result.n_tokens, o->token[0] == o->token[1] ? 1 : 2);
+    free(o);
+    keel_session_close(s);
+    keel_plan_close(plan);
+    keel_model_close(m);
+}
+
+static void refusals(void **state) {
+    (void)state;
+    keel_model *m = open_model("tiny-llama");
+    keel_plan *plan = NULL;
+    keel_session *s = open_session(m, (setup){.max_seq = 64}, &plan);
+    outcome *o = run(s, a_prompt(0), 65, 0);
+    assert_int_equal(o->status, KEEL_RANGE);
+    assert_non_null(strstr(o->err.detail, "--max-seq"));
+    free(o);
+    o = run(s, a_prompt(0), 60, 6);
+    assert_int_equal(o->status, KEEL_RANGE);
+    free(o);
+    o = run(s, a_prompt(0), 60, 5); /* the last token needs no position */
+    assert_int_equal(o->status, KEEL_OK);
+    assert_int_equal(o->result.n_tokens, 5);
+    free(o);
+    const int32_t bad[] = {1, VOCAB, -1};
+    o = run(s, bad, 2, 1);
+    assert_int_equal(o->status, KEEL_RANGE);
+    assert_non_null(strstr(o->err.detail, "token 1"));
+    free(o);
+    o = run(s, bad + 2, 1, 1);
+    assert_int_equal(o->status, KEEL_RANGE);
+    free(o);
+    o = run(s, bad, 0, 1);
+    assert_int_equal(o->status, KEEL_USAGE);
+    free(o);
+    keel_session_close(s);
+    keel_plan_close(plan);
+    keel_model_close(m);
+}
+
+/* A task that never triggers its event: the watchdog ends the run and says who waits for what. */
+static void lost_trigger_is_named(void **state) {
+    (void)state;
+    keel_model *m = open_model("tiny-llama");
+    keel_plan *plan = NULL;
+    keel_session *s = open_session(m, (setup){.workers = 3}, &plan);
+    plan_phase *lost = NULL;
+    for (uint32_t q = 0; q < plan->plan->n_phases; q++) {
+        if (strcmp(plan->plan->instances[plan->plan->phases[q].instance].name, "l1.mlp.gate_proj") == 0) lost = &plan->plan->phases[q];
+    }
+    assert_non_null(lost);
+    plan->plan->tasks[lost->first_task].trigger = KP_NONE;
+    outcome *o = run(s, a_prompt(7), PROMPT, STEPS);
+    assert_int_equal(o->status, KEEL_HANG);
+    assert_int_equal(keel_status_exit(o->status), 3);
+    assert_non_null(strstr(o->err.detail, "waits for event"));
+    assert_non_null(strstr(o->err.detail, "l1.mlp.gate_proj"));
+    assert_non_null(strstr(o->err.detail, "launcher"));
+    free(o);
+    keel_session_close(s);
+    keel_plan_close(plan);
+    keel_model_close(m);
+}
+
+static void plan_of_another_model_is_refused(void **state) {
+    (void)state;
+    keel_model *llama = open_model("tiny-llama"), *qwen = open_model("tiny-qwen3");
+    keel_plan *plan = NULL;
+    keel_session *s = open_session(llama, (setup){0}, &plan), *other = NULL;
+    keel_session_options so = KEEL_SESSION_OPTIONS_INITIALIZER;
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    assert_int_not_equal(keel_session_open(qwen, plan, &so, &other, &err), KEEL_OK);
+    assert_null(other);
+    keel_session_close(s);
+    keel_plan_close(plan);
+    keel_model_close(llama);
+    keel_model_close(qwen);
+}
+
+static keel_status whole_life(void) {
+    keel_model_options o = KEEL_MODEL_OPTIONS_INITIALIZER;
+    keel_plan_options po = KEEL_PLAN_OPTIONS_INITIALIZER;
+    keel_session_options so = KEEL_SESSION_OPTIONS_INITIALIZER;
+    o.synth = "tiny-qwen3";
+    po.workers = 2;
+    po.max_seq = 64;
+    keel_model *m = NULL;
+    keel_plan *plan = NULL;
+    keel_session *s = NULL;
+    keel_result result = {0};
+    keel_request r = KEEL_REQUEST_INITIALIZER;
+    r.prompt = a_prompt(1);
+    r.n_prompt = 3;
+    r.max_new_tokens = 2;
+    keel_status status = keel_model_open(&o, &m, NULL);
+    if (status == KEEL_OK) status = keel_plan_build(m, &po, &plan, NULL);
+    if (status == KEEL_OK) status = keel_session_open(m, plan, &so, &s, NULL);
+    if (status == KEEL_OK) status = keel_session_run(s, &r, &result, NULL);
+    keel_session_close(s);
+    keel_plan_close(plan);
+    keel_model_close(m);
+    return status;
+}
+
+/* Every allocation fails once: the call says so, and nothing leaks (AddressSanitizer). */
+static void every_allocation_may_fail(void **state) {
+    (void)state;
+    mem_fail_after(0);
+    assert_int_equal(whole_life(), KEEL_OK);
+    uint64_t all = mem_count();
+    assert_true(all > 50);
+    for (uint64_t n = 1; n <= all; n++) {
+        mem_fail_after(n);
+        keel_status s = whole_life();
+        mem_fail_after(0);
+        if (s != KEEL_NOMEM) fail_msg("allocation %llu of %llu failed: status %s", (unsigned long long)n, (unsigned long long)all, keel_status_name(s));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_bits_whatever_the_setup), cmocka_unit_test(splits_and_page_sizes_agree), cmocka_unit_test(second_run_is_fresh),
+        cmocka_unit_test(host_stop_ends_the_run),       cmocka_unit_test(stop_ids_end_the_run),        cmocka_unit_test(refusals),
+        cmocka_unit_test(lost_trigger_is_named),        cmocka_unit_test(plan_of_another_model_is_refused),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
