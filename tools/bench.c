@@ -73,6 +73,12 @@ static keel_status make_plan(const args *a, const keel_model *model, bench *b, k
     uint32_t longest = 0;
     for (size_t i = 0; i < b->n_points; i++) longest = b->points[i].ctx > longest ? b->points[i].ctx : longest;
     options.max_seq = longest + b->steps;
+    keel_model_info info;
+    keel_model_info_get(model, &info);
+    if (info.max_position && options.max_seq > info.max_position) {
+        return fail(err, KEEL_RANGE, "--ctx: %u tokens and %u steps are more than the %llu positions of the model",
+                    longest, b->steps, (unsigned long long)info.max_position);
+    }
     TRY(keel_plan_build(model, &options, plan, err));
     return keel_plan_info_get(*plan, &b->plan, err);
 }

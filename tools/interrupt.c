@@ -16,10 +16,14 @@ static void on_signal(int number) {
 }
 
 static void set_handler(void (*handler)(int)) {
-    struct sigaction action = {.sa_handler = handler, .sa_flags = (int)(SA_RESTART | SA_RESETHAND)};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    static const int numbers[] = {SIGINT, SIGTERM};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct sigaction action = {.sa_handler = handler, .sa_flags = (int)(SA_RESTART | SA_RESETHAND)}, present;
+        sigemptyset(&action.sa_mask);
+        /* Ignored from outside (nohup, a background job) stays ignored. */
+        if (sigaction(numbers[i], NULL, &present) != 0 || present.sa_handler == SIG_IGN) continue;
+        sigaction(numbers[i], &action, NULL);
+    }
 }
 
 void interrupt_watch(keel_session *session) {

@@ -48,5 +48,7 @@ static inline uint16_t bf16_from_f32(float f) {
 }
 
 float f16_to_f32(uint16_t v);
+/* Round to nearest even; too large is infinity, NaN stays NaN. */
+uint16_t f16_from_f32(float f);
 
 #endif

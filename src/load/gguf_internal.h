@@ -92,7 +92,7 @@ gguf_string gguf_string_next(const uint8_t **at);
 /* "Q4_K", or "type 99". text: scratch of at least 16 bytes, used for an unknown one. */
 const char *gguf_type_name(uint32_t ggml_type, char *text);
 
-/* Writers of one file each into folder dir. */
+/* What the metadata and the presence of tensors say about the model. */
 typedef struct gguf_model {
     const char *arch; /* "llama" or "qwen3" */
     int64_t layers, hidden, ffn, heads, kv_heads, head_dim, vocab, context;
@@ -103,6 +103,7 @@ typedef struct gguf_model {
 
 keel_status gguf_model_read(const gguf *g, gguf_model *m, keel_error *err);
 void gguf_model_free(gguf_model *m);
+/* config.json and generation_config.json; tokenizer.json and tokenizer_config.json, into folder dir. */
 keel_status gguf_config_write(const gguf *g, const gguf_model *m, dtype to, const char *dir, keel_error *err);
 keel_status gguf_tokenizer_write(const gguf *g, const gguf_model *m, const char *dir, keel_error *err);
 /* Dumps root to DIR/NAME and releases it; a NULL root (from a failed jansson call) is KEEL_NOMEM. */

@@ -85,6 +85,15 @@ static void fill_fastest(const synth_stream *s, uint32_t lo, uint32_t tail, size
     fill(s, lo, tail, n, t, out);
 }
 
+static void fill_f16(const synth_stream *s, uint32_t lo, uint32_t tail, size_t n, uint16_t *out) {
+    float block[SYNTH_BLOCK];
+    for (size_t i = 0; i < n; i += SYNTH_BLOCK) {
+        size_t some = n - i < SYNTH_BLOCK ? n - i : SYNTH_BLOCK;
+        fill_fastest(s, lo + (uint32_t)i, tail, some, DTYPE_F32, block);
+        for (size_t j = 0; j < some; j++) out[i + j] = f16_from_f32(block[j]);
+    }
+}
+
 static bool ends_in(const char *s, const char *tail) {
     size_t n = strlen(s), m = strlen(tail);
     return n >= m && memcmp(s + n - m, tail, m) == 0;
@@ -138,8 +147,8 @@ static keel_status range_check(const char *key, int rank, const int64_t *dim, ui
 
 keel_status synth_fill(const char *key, uint32_t seed, int rank, const int64_t *dim, dtype t, uint64_t first,
                        uint64_t n, void *out, keel_error *err) {
-    if (t != DTYPE_F32 && t != DTYPE_BF16) {
-        return error_set(err, KEEL_UNSUPPORTED, "synthetic tensor %s: dtype %s; synthetic weights come in F32 and BF16",
+    if (t != DTYPE_F32 && t != DTYPE_BF16 && t != DTYPE_F16) {
+        return error_set(err, KEEL_UNSUPPORTED, "synthetic tensor %s: dtype %s; synthetic weights come in F32, BF16 and F16",
                          key, dtype_name(t));
     }
     KEEL_TRY(range_check(key, rank, dim, first, n, err));
@@ -149,7 +158,9 @@ keel_status synth_fill(const char *key, uint32_t seed, int rank, const int64_t *
         uint32_t lo = (uint32_t)first, hi = (uint32_t)(first >> 32);
         uint64_t run = (UINT64_C(1) << 32) - lo; /* i.hi is the same this far */
         if (run > n) run = n;
-        fill_fastest(&s, lo, hi * 0x85EBCA6Bu + s.name_hash, (size_t)run, t, to);
+        uint32_t tail = hi * 0x85EBCA6Bu + s.name_hash;
+        if (t == DTYPE_F16) fill_f16(&s, lo, tail, (size_t)run, (uint16_t *)(void *)to);
+        else fill_fastest(&s, lo, tail, (size_t)run, t, to);
         to += run * dtype_bytes(t);
         first += run;
         n -= run;

@@ -40,7 +40,7 @@ typedef struct token {
 typedef struct token_table {
     token *tokens; /* ascending ids once vocab_finish has run */
     size_t n;
-    uint32_t *slots; /* open addressing by text: index into tokens + 1, 0 = free */
+    uint64_t *slots; /* open addressing by text: hash << 32 | index into tokens + 1, 0 = free */
     uint32_t mask;   /* slots − 1, a power of two ≥ 2n */
 } token_table;
 

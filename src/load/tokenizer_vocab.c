@@ -24,25 +24,30 @@ bool vocab_init(token_table *v, arena *a, size_t n) {
     return v->tokens && v->slots;
 }
 
-/* The slot of a text, or the free one where it would go. */
-static uint32_t slot_of(const token_table *v, const char *text, size_t bytes) {
-    uint32_t s = text_hash(text, bytes) & v->mask;
-    while (v->slots[s]) {
-        const token *t = &v->tokens[v->slots[s] - 1];
+/* The slot of a text, or the free one where it would go. A slot holds the hash too, so that most misses end there. */
+static uint64_t *slot_of(const token_table *v, const char *text, size_t bytes, uint32_t hash) {
+    uint32_t s = hash & v->mask;
+    for (; v->slots[s]; s = (s + 1) & v->mask) {
+        if (v->slots[s] >> 32 != hash) continue;
+        const token *t = &v->tokens[(uint32_t)v->slots[s] - 1];
         if (t->bytes == bytes && memcmp(t->text, text, bytes) == 0) break;
-        s = (s + 1) & v->mask;
     }
-    return s;
+    return &v->slots[s];
+}
+
+static void slot_set(token_table *v, size_t i) {
+    const token *t = &v->tokens[i];
+    uint32_t hash = text_hash(t->text, t->bytes);
+    *slot_of(v, t->text, t->bytes, hash) = (uint64_t)hash << 32 | (uint32_t)(i + 1);
 }
 
 void vocab_put(token_table *v, token t) {
-    uint32_t s = slot_of(v, t.text, t.bytes);
-    v->tokens[v->n++] = t;
-    v->slots[s] = (uint32_t)v->n;
+    v->tokens[v->n] = t;
+    slot_set(v, v->n++);
 }
 
 token *vocab_find(const token_table *v, const char *text, size_t bytes) {
-    uint32_t i = v->slots[slot_of(v, text, bytes)];
+    uint32_t i = (uint32_t)*slot_of(v, text, bytes, text_hash(text, bytes));
     return i ? &v->tokens[i - 1] : NULL;
 }
 
@@ -56,8 +61,17 @@ static int by_id(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+static void sort_by_id(token_table *v) {
+    bool sorted = true;
+    for (size_t i = 1; sorted && i < v->n; i++) sorted = v->tokens[i - 1].id <= v->tokens[i].id;
+    if (sorted) return; /* the usual case */
+    qsort(v->tokens, v->n, sizeof *v->tokens, by_id);
+    memset(v->slots, 0, ((size_t)v->mask + 1) * sizeof *v->slots);
+    for (size_t i = 0; i < v->n; i++) slot_set(v, i);
+}
+
 keel_status vocab_finish(token_table *v, const char *where, keel_error *err) {
-    if (v->n) qsort(v->tokens, v->n, sizeof *v->tokens, by_id);
+    sort_by_id(v);
     for (size_t i = 1; i < v->n; i++) {
         const token *a = &v->tokens[i - 1], *b = &v->tokens[i];
         if (a->id == b->id) {
@@ -65,8 +79,6 @@ keel_status vocab_finish(token_table *v, const char *where, keel_error *err) {
                              where, quote(a->text).s, quote(b->text).s, (int)a->id);
         }
     }
-    memset(v->slots, 0, ((size_t)v->mask + 1) * sizeof *v->slots);
-    for (size_t i = 0; i < v->n; i++) v->slots[slot_of(v, v->tokens[i].text, v->tokens[i].bytes)] = (uint32_t)(i + 1);
     return KEEL_OK;
 }
 

@@ -150,6 +150,7 @@ static keel_status tile_op(tiler *t, plan *p, uint32_t index, keel_error *err) {
     t->params_bytes = 0;
     buf_align(&t->params, 16);
     KEEL_TRY(op->desc->tile(t, t->g, op, err));
+    if (t->nomem) return KEEL_NOMEM_AT(err, op->name);
     if (t->n_tasks == t->first_task) breach(t, "tile: no task declared");
     if (t->problem) return error_set(err, KEEL_REFUSED, "%s: op %s breaks the tiler's contract: %s", op->name, op->desc->name, t->problem);
     plan_instance *inst = &p->instances[index];
@@ -157,7 +158,7 @@ static keel_status tile_op(tiler *t, plan *p, uint32_t index, keel_error *err) {
     inst->params_offset = (uint32_t)t->params.len;
     inst->params_bytes = t->params_bytes;
     buf_put(&t->params, t->params_now, t->params_bytes);
-    if (t->nomem || t->params.failed || !inst->name) return KEEL_NOMEM_AT(err, op->name);
+    if (t->params.failed || !inst->name) return KEEL_NOMEM_AT(err, op->name);
     close_instance(t, p);
     return KEEL_OK;
 }

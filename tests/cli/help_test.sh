@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Help of the program and of every verb comes from the tables and tells how to use it.
-. "$KEEL_SOURCE_DIR/tests/cli/lib.sh"
+. "$KEEL_SOURCE_DIR/tests/cli/lib.sh" || exit 1
 
 expect 0 --version
 grep -qxE 'keel [0-9]+\.[0-9]+\.[0-9]+' out || wrong "--version: $(cat out)"

@@ -1,7 +1,7 @@
 # timeout: 400
 # SPDX-License-Identifier: Apache-2.0
 # Greedy tokens equal the reference's (tests/golden, made with transformers) for any number of workers and lanes.
-. "$KEEL_SOURCE_DIR/tests/cli/lib.sh"
+. "$KEEL_SOURCE_DIR/tests/cli/lib.sh" || exit 1
 
 golden() { python3 "$cli/golden.py" "$KEEL" "$@"; }
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Wrong use: exit status 2, a message that says what and where to read on, nothing written.
-. "$KEEL_SOURCE_DIR/tests/cli/lib.sh"
+. "$KEEL_SOURCE_DIR/tests/cli/lib.sh" || exit 1
 model=$golden/tiny-qwen3
 synth=(--synth tiny-qwen3 --tokens 1)
 

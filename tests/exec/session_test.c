@@ -46,7 +46,7 @@ static const int32_t *a_prompt(int salt) {
     return ids;
 }
 
-static keel_session *open_session(const keel_model *m, setup u, keel_plan **plan) {
+static keel_session *open_session(const keel_model *m, setup u, keel_plan **kp) {
     keel_error err = KEEL_ERROR_INITIALIZER;
     keel_plan_options po = KEEL_PLAN_OPTIONS_INITIALIZER;
     keel_session_options so = KEEL_SESSION_OPTIONS_INITIALIZER;
@@ -60,8 +60,8 @@ static keel_session *open_session(const keel_model *m, setup u, keel_plan **plan
     so.page_seed = u.page_seed;
     so.watchdog_s = 2;
     keel_session *s = NULL;
-    if (keel_plan_build(m, &po, plan, &err) != KEEL_OK) fail_msg("%s", err.detail);
-    if (keel_session_open(m, *plan, &so, &s, &err) != KEEL_OK) fail_msg("%s", err.detail);
+    if (keel_plan_build(m, &po, kp, &err) != KEEL_OK) fail_msg("%s", err.detail);
+    if (keel_session_open(m, *kp, &so, &s, &err) != KEEL_OK) fail_msg("%s", err.detail);
     return s;
 }
 
@@ -80,12 +80,12 @@ static outcome *run(keel_session *s, const int32_t *prompt, size_t n, uint32_t s
 }
 
 static outcome *run_once(const keel_model *m, setup u) {
-    keel_plan *plan = NULL;
-    keel_session *s = open_session(m, u, &plan);
+    keel_plan *kp = NULL;
+    keel_session *s = open_session(m, u, &kp);
     outcome *o = run(s, a_prompt(7), PROMPT, STEPS);
     if (o->status != KEEL_OK) fail_msg("%s", o->err.detail);
     keel_session_close(s);
-    keel_plan_close(plan);
+    keel_plan_close(kp);
     return o;
 }
 
@@ -131,14 +131,14 @@ static void splits_and_page_sizes_agree(void **state) {
 static void second_run_is_fresh(void **state) {
     (void)state;
     keel_model *m = open_model("tiny-llama");
-    keel_plan *plan = NULL;
-    keel_session *s = open_session(m, (setup){0}, &plan);
+    keel_plan *kp = NULL;
+    keel_session *s = open_session(m, (setup){0}, &kp);
     outcome *a = run(s, a_prompt(7), PROMPT, STEPS), *b = run(s, a_prompt(100), 40, STEPS), *c = run(s, a_prompt(7), PROMPT, STEPS);
     assert_memory_equal(a->logits, c->logits, sizeof a->logits);
     assert_memory_not_equal(a->logits, b->logits, sizeof a->logits);
     free(a), free(b), free(c);
     keel_session_close(s);
-    keel_plan_close(plan);
+    keel_plan_close(kp);
     keel_model_close(m);
 }
 
@@ -151,8 +151,8 @@ static void host_stop_ends_the_run(void **state) {
     (void)state;
     keel_model *m = open_model("tiny-llama");
     for (uint32_t workers = 1; workers <= 7; workers += 3) {
-        keel_plan *plan = NULL;
-        keel_session *s = open_session(m, (setup){.workers = workers, .max_seq = 2048}, &plan);
+        keel_plan *kp = NULL;
+        keel_session *s = open_session(m, (setup){.workers = workers, .max_seq = 2048}, &kp);
         keel_request r = KEEL_REQUEST_INITIALIZER;
         r.prompt = a_prompt(3);
         r.n_prompt = 5;
@@ -165,7 +165,7 @@ static void host_stop_ends_the_run(void **state) {
         assert_true(result.stopped);
         assert_true(result.n_tokens >= 3 && result.n_tokens < 2000);
         keel_session_close(s);
-        keel_plan_close(plan);
+        keel_plan_close(kp);
     }
     keel_model_close(m);
 }
@@ -173,8 +173,8 @@ static void host_stop_ends_the_run(void **state) {
 static void stop_ids_end_the_run(void **state) {
     (void)state;
     keel_model *m = open_model("tiny-llama");
-    keel_plan *plan = NULL;
-    keel_session *s = open_session(m, (setup){0}, &plan);
+    keel_plan *kp = NULL;
+    keel_session *s = open_session(m, (setup){0}, &kp);
     outcome *o = run(s, a_prompt(7), PROMPT, STEPS);
     keel_request r = KEEL_REQUEST_INITIALIZER;
     r.prompt = a_prompt(7);
@@ -187,15 +187,15 @@ static void stop_ids_end_the_run(void **state) {
     assert_int_equal(result.n_tokens, o->token[0] == o->token[1] ? 1 : 2);
     free(o);
     keel_session_close(s);
-    keel_plan_close(plan);
+    keel_plan_close(kp);
     keel_model_close(m);
 }
 
 static void refusals(void **state) {
     (void)state;
     keel_model *m = open_model("tiny-llama");
-    keel_plan *plan = NULL;
-    keel_session *s = open_session(m, (setup){.max_seq = 64}, &plan);
+    keel_plan *kp = NULL;
+    keel_session *s = open_session(m, (setup){.max_seq = 64}, &kp);
     outcome *o = run(s, a_prompt(0), 65, 0);
     assert_int_equal(o->status, KEEL_RANGE);
     assert_non_null(strstr(o->err.detail, "--max-seq"));
@@ -219,7 +219,7 @@ static void refusals(void **state) {
     assert_int_equal(o->status, KEEL_USAGE);
     free(o);
     keel_session_close(s);
-    keel_plan_close(plan);
+    keel_plan_close(kp);
     keel_model_close(m);
 }
 
@@ -227,14 +227,14 @@ static void refusals(void **state) {
 static void lost_trigger_is_named(void **state) {
     (void)state;
     keel_model *m = open_model("tiny-llama");
-    keel_plan *plan = NULL;
-    keel_session *s = open_session(m, (setup){.workers = 3}, &plan);
+    keel_plan *kp = NULL;
+    keel_session *s = open_session(m, (setup){.workers = 3}, &kp);
     plan_phase *lost = NULL;
-    for (uint32_t q = 0; q < plan->plan->n_phases; q++) {
-        if (strcmp(plan->plan->instances[plan->plan->phases[q].instance].name, "l1.mlp.gate_proj") == 0) lost = &plan->plan->phases[q];
+    for (uint32_t q = 0; q < kp->plan->n_phases; q++) {
+        if (strcmp(kp->plan->instances[kp->plan->phases[q].instance].name, "l1.mlp.gate_proj") == 0) lost = &kp->plan->phases[q];
     }
     assert_non_null(lost);
-    plan->plan->tasks[lost->first_task].trigger = KP_NONE;
+    kp->plan->tasks[lost->first_task].trigger = KP_NONE;
     outcome *o = run(s, a_prompt(7), PROMPT, STEPS);
     assert_int_equal(o->status, KEEL_HANG);
     assert_int_equal(keel_status_exit(o->status), 3);
@@ -243,21 +243,21 @@ static void lost_trigger_is_named(void **state) {
     assert_non_null(strstr(o->err.detail, "launcher"));
     free(o);
     keel_session_close(s);
-    keel_plan_close(plan);
+    keel_plan_close(kp);
     keel_model_close(m);
 }
 
 static void plan_of_another_model_is_refused(void **state) {
     (void)state;
     keel_model *llama = open_model("tiny-llama"), *qwen = open_model("tiny-qwen3");
-    keel_plan *plan = NULL;
-    keel_session *s = open_session(llama, (setup){0}, &plan), *other = NULL;
+    keel_plan *kp = NULL;
+    keel_session *s = open_session(llama, (setup){0}, &kp), *other = NULL;
     keel_session_options so = KEEL_SESSION_OPTIONS_INITIALIZER;
     keel_error err = KEEL_ERROR_INITIALIZER;
-    assert_int_not_equal(keel_session_open(qwen, plan, &so, &other, &err), KEEL_OK);
+    assert_int_not_equal(keel_session_open(qwen, kp, &so, &other, &err), KEEL_OK);
     assert_null(other);
     keel_session_close(s);
-    keel_plan_close(plan);
+    keel_plan_close(kp);
     keel_model_close(llama);
     keel_model_close(qwen);
 }
@@ -270,7 +270,7 @@ static keel_status whole_life(void) {
     po.workers = 2;
     po.max_seq = 64;
     keel_model *m = NULL;
-    keel_plan *plan = NULL;
+    keel_plan *kp = NULL;
     keel_session *s = NULL;
     keel_result result = {0};
     keel_request r = KEEL_REQUEST_INITIALIZER;
@@ -278,11 +278,11 @@ static keel_status whole_life(void) {
     r.n_prompt = 3;
     r.max_new_tokens = 2;
     keel_status status = keel_model_open(&o, &m, NULL);
-    if (status == KEEL_OK) status = keel_plan_build(m, &po, &plan, NULL);
-    if (status == KEEL_OK) status = keel_session_open(m, plan, &so, &s, NULL);
+    if (status == KEEL_OK) status = keel_plan_build(m, &po, &kp, NULL);
+    if (status == KEEL_OK) status = keel_session_open(m, kp, &so, &s, NULL);
     if (status == KEEL_OK) status = keel_session_run(s, &r, &result, NULL);
     keel_session_close(s);
-    keel_plan_close(plan);
+    keel_plan_close(kp);
     keel_model_close(m);
     return status;
 }

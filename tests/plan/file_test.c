@@ -405,13 +405,13 @@ static void memory_may_fail_anywhere(void **state) {
     plan_close(p);
 }
 
-/* ---- the seeds of the fuzzer, which are also what version 1 looked like ------------------------- */
+/* ---- the seeds of the fuzzer, which are also what version 1 looked like when it was new --------- */
 
 static void seed_path(int i, char path[1024]) {
     snprintf(path, 1024, "%s/tests/fuzz/corpus/plan/toy-%d", KEEL_SOURCE_DIR, i);
 }
 
-static void seeds_are_what_is_written_today(void **state) {
+static void files_of_version_1_are_read(void **state) {
     (void)state;
     for (int i = 0; i < TOY_SEEDS; i++) {
         char path[1024], *bytes;
@@ -419,15 +419,8 @@ static void seeds_are_what_is_written_today(void **state) {
         keel_error err = KEEL_ERROR_INITIALIZER;
         seed_path(i, path);
         if (file_read(path, 1 << 20, &bytes, &n, &err) != KEEL_OK) fail_msg("%s", err.detail);
-        plan *p = toy_seed(i);
-        buf b = written(p);
-        if (n != b.len || memcmp(bytes, b.data, n) != 0) {
-            fail_msg("%s: the planner or the format changed; if so on purpose, %s --write-seeds", path,
-                     "test_plan_file");
-        }
+        if (try_bytes((const uint8_t *)bytes, n, &err) != KEEL_OK) fail_msg("%s: %s", path, err.detail);
         keel_free(bytes);
-        buf_free(&b);
-        plan_close(p);
     }
 }
 
@@ -460,7 +453,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(other_files_are_refused),
         cmocka_unit_test(a_plan_has_one_file),
         cmocka_unit_test(memory_may_fail_anywhere),
-        cmocka_unit_test(seeds_are_what_is_written_today),
+        cmocka_unit_test(files_of_version_1_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -327,6 +327,22 @@ static void options_are_checked(void **state) {
     expect_refusal(&(plan_options){.levers = &lever, .n_levers = 1}, KEEL_USAGE, "warp-drive");
 }
 
+/* Each layer finds the bytes of the one before it free again. */
+static void more_layers_take_no_more_arena(void **state) {
+    (void)state;
+    uint64_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        graph *g = toy_decoder(i ? 40 : 4, 64, 4);
+        plan *p = toy_plan(g, &(plan_options){.workers = 3, .max_seq = 64});
+        const char *fault = find_fault(p, 1);
+        if (fault) fail_msg("%s", fault);
+        bytes[i] = p->arena_bytes;
+        plan_close(p);
+        graph_close(g);
+    }
+    assert_int_equal(bytes[0], bytes[1]);
+}
+
 static void memory_may_fail_anywhere(void **state) {
     (void)state;
     graph *g = toy_decoder(2, 8, 3);
@@ -355,6 +371,7 @@ int main(void) {
         cmocka_unit_test(twenty_builds_are_the_same_bytes),
         cmocka_unit_test(missing_bodies_are_named),
         cmocka_unit_test(options_are_checked),
+        cmocka_unit_test(more_layers_take_no_more_arena),
         cmocka_unit_test(memory_may_fail_anywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

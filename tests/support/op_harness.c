@@ -89,17 +89,6 @@ static void fill_weights(harness *h) {
     }
 }
 
-static uint16_t f16_from_f32(float f) { /* nearest, by search among neighbours: slow and plain */
-    uint16_t best = 0;
-    int e = 0;
-    float m = frexpf(fabsf(f), &e);
-    if (f == 0) return signbit(f) ? 0x8000 : 0;
-    float scaled = e < -13 ? ldexpf(fabsf(f), 24) : ldexpf(m, 11);
-    long q = lrintf(scaled);
-    best = e < -13 ? (uint16_t)q : (uint16_t)(((e + 14) << 10) + (q - 1024));
-    return (uint16_t)(best | (signbit(f) ? 0x8000 : 0));
-}
-
 static harness_weight_data *find_weight(harness *h, const char *key) {
     for (int i = 0; i < h->n_weights; i++) {
         if (strcmp(h->weight[i].key, key) == 0) return &h->weight[i];

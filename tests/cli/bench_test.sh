@@ -1,0 +1,29 @@
+# timeout: 180
+# SPDX-License-Identifier: Apache-2.0
+# keel bench: the numbers are there and agree with each other. How large they are is not asked here.
+. "$KEEL_SOURCE_DIR/tests/cli/lib.sh" || exit 1
+
+expect 0 bench --synth tiny-qwen3 --device cpu --ctx 20,70 --runs 3 --steps 10 --workers 2 --json
+[ ! -s err ] || wrong "progress where there is no terminal: $(cat err)"
+holds bench out 'v["workers"] == 2 and v["runs"] == 3 and v["steps"] == 10 and [c["ctx"] for c in v["contexts"]] == [20, 70]'
+for part in decode_ms_a_token prefill_ms; do
+    holds "bench $part" out "all(len(c['$part']['runs']) == 3 and c['$part']['median'] == sorted(c['$part']['runs'])[1]
+        and 0 < c['$part']['min'] == min(c['$part']['runs']) and c['$part']['max'] == max(c['$part']['runs']) for c in v['contexts'])"
+done
+holds "bench rates" out 'all(abs(c["tokens_per_s"] * c["decode_ms_a_token"]["median"] - 1000) < 0.01
+    and abs(c["achieved_bytes_per_s"] / (c["bytes_a_token"] * c["tokens_per_s"]) - 1) < 1e-5
+    and abs(c["share_of_bandwidth"] * max(c["bandwidth_before_bytes_per_s"], c["bandwidth_after_bytes_per_s"]) / c["achieved_bytes_per_s"] - 1) < 1e-5
+    for c in v["contexts"])'
+holds "bench bandwidth" out 'all(1e8 < c[k] < 1e13 for c in v["contexts"] for k in ("bandwidth_before_bytes_per_s", "bandwidth_after_bytes_per_s"))'
+# 50 tokens more of context: 2 layers of K and V, 2 heads of 32, in the 2 or 4 bytes of the KV pages
+holds "bench bytes" out '(v["contexts"][1]["bytes_a_token"] - v["contexts"][0]["bytes_a_token"]) / 50 / (2 * 2 * 2 * 32) in (2, 4)'
+holds "bench memory" out 'v["weight_bytes"] + v["kv_bytes"] < v["peak_rss_bytes"] and (not v["peak_rss_exact"] or v["peak_rss_bytes"] < 300e6)'
+
+expect 0 bench "$golden/tiny-llama" --runs 2 --steps 5 --workers 1
+for word in 'context 128' 'ms/token' 'tokens/s' 'GB/s' '% of the read bandwidth' 'prefill' 'peak RSS'; do
+    grep -q -- "$word" out || { wrong "bench: no $word"; show_output; }
+done
+refused 2 '2000 tokens and 32 steps.* 1024 positions' bench "$golden/tiny-llama" --ctx 2000
+refused 2 'no model' bench
+refused 2 "--ctx: '0' \(entry 1\)" bench --synth tiny-qwen3 --ctx 16,0
+finish
