@@ -19,6 +19,7 @@ src/core/mem.c:posix_memalign  the door to the heap itself
 src/core/mem.c:free            the door to the heap itself
 src/core/error.c:free          keel_free: strings that go to a caller outside
 src/load/safetensors_write.c:free  text that jansson allocated
+src/load/gguf_config.c:free       text that jansson allocated
 END
 )
 

@@ -8,8 +8,10 @@
 
 /* One user turn, ready for the model to answer. system may be NULL: then the default system message of
  * tokenizer_config.json's chat template is used where the folder has one that can be recognised (a template that
- * begins with a literal system block), else none. Message text is encoded with special tokens NOT matched, so that a
- * user cannot smuggle them in. No known template: KEEL_UNSUPPORTED naming which tokens are missing. */
+ * begins with a literal system block), else none; "" is an empty system message. model_dir may be NULL: no template.
+ * Text is trimmed where the folder's template says so (Llama 3). Message text is encoded with special tokens NOT
+ * matched, so that a user cannot smuggle them in. No known template: KEEL_UNSUPPORTED naming which tokens are missing.
+ */
 keel_status chat_encode(const tokenizer *t, const char *model_dir, const char *system, const char *user,
                         size_t user_bytes, int32_t **ids, size_t *n_ids, keel_error *err);
 /* The token that ends a turn (<|im_end|>, <|eot_id|>), or -1. */

@@ -229,7 +229,7 @@ keel_status gguf_json_write(const char *dir, const char *name, json_t *root, siz
     keel_status status = path && text && !b.failed ? KEEL_OK : KEEL_NOMEM_AT(err, name);
     if (status == KEEL_OK) status = file_write(path, b.data, b.len, err);
     buf_free(&b);
-    free(text);
+    free(text); /* jansson's */
     keel_free(path);
     return status;
 }

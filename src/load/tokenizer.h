@@ -8,8 +8,11 @@
 
 typedef struct tokenizer tokenizer;
 
-/* path names a tokenizer.json. Missing merges, an unknown model type, pre-tokeniser or normaliser, ids out
- * of range, duplicate ids: KEEL_FORMAT or KEEL_UNSUPPORTED naming the place. */
+/* path names a tokenizer.json. Ids come out as from Hugging Face `tokenizers`; what cannot be reproduced exactly is
+ * refused. KEEL_FORMAT: missing merges, merges of unknown tokens, duplicate ids, a malformed regex, wrong types;
+ * KEEL_RANGE: an id outside [0, 2^24); KEEL_UNSUPPORTED: an unknown model type, pre-tokeniser, normaliser, decoder,
+ * post-processor or regex construct. All name the file and the place in it. "truncation" and "padding" are not applied.
+ */
 keel_status tokenizer_open(const char *path, tokenizer **out, keel_error *err);
 /* The same from bytes; `file` stands in messages. For fuzzing and tests. */
 keel_status tokenizer_parse(const char *file, const char *text, size_t bytes, tokenizer **out, keel_error *err);
@@ -19,8 +22,9 @@ void tokenizer_close(tokenizer *t);
 uint32_t tokenizer_vocab(const tokenizer *t);
 
 /* Ids of any bytes; invalid UTF-8 counts as U+FFFD, one a maximal ill-formed subpart (Unicode 3.9, as
- * Python's errors="replace"). Added tokens in the text are matched. add_special: what the post-processor adds (BOS).
- * *ids is the caller's, freed with keel_free(). */
+ * Python's errors="replace"). A byte that the vocab has no token for is dropped, or unk_token where the model names
+ * one, as in `tokenizers`. Added tokens in the text are matched. KEEL_RANGE: a pre-tokeniser regex that runs away on
+ * this text. add_special: what the post-processor adds (BOS). *ids is the caller's, freed with keel_free(). */
 keel_status tokenizer_encode(const tokenizer *t, const char *text, size_t bytes, bool add_special, int32_t **ids,
                              size_t *n_ids, keel_error *err);
 
@@ -29,7 +33,7 @@ int32_t tokenizer_special(const tokenizer *t, const char *content);
 bool tokenizer_is_special(const tokenizer *t, int32_t id);
 
 /* Streaming decode: holds back an incomplete UTF-8 sequence until the next token completes it or proves it
- * invalid (then U+FFFD). */
+ * invalid (then U+FFFD). Added tokens come out as their content stands in the file. */
 typedef struct token_stream {
     const tokenizer *tokenizer;
     bool skip_special;

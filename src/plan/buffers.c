@@ -81,11 +81,13 @@ static keel_status bind_instances(placer *m, keel_error *err) {
         int out = d->max_in + d->max_weights, next = out + d->n_out;
         for (int k = 0; k < KP_BUFFERS; k++) at[k] = KP_NONE;
         for (int k = 0; k < op->n_in; k++) at[k] = op->in[k] > 0 ? m->of_tensor[op->in[k]] : KP_NONE;
-        for (int k = 0; k < op->n_weights; k++) at[d->max_in + k] = op->weight[k] > 0 ? m->of_tensor[op->weight[k]] : KP_NONE;
+        for (int k = 0; k < op->n_weights; k++)
+            at[d->max_in + k] = op->weight[k] > 0 ? m->of_tensor[op->weight[k]] : KP_NONE;
         for (int k = 0; k < op->n_out; k++) at[out + k] = m->of_tensor[op->out[k]];
         for (uint32_t k = 0; k < m->t->n_scratches; k++) {
             if (m->t->scratches[k].instance != i) continue;
-            if (next == KP_BUFFERS) return error_set(err, KEEL_REFUSED, "%s: binds more than %d buffers", op->name, KP_BUFFERS);
+            if (next == KP_BUFFERS)
+                return error_set(err, KEEL_REFUSED, "%s: binds more than %d buffers", op->name, KP_BUFFERS);
             at[next++] = m->scratch_buffer[k];
         }
     }
@@ -97,7 +99,8 @@ static void find_lifetimes(placer *m) {
     plan *p = m->p;
     for (uint32_t q = 0; q < p->n_phases; q++) {
         const plan_phase *ph = &p->phases[q];
-        for (uint32_t i = m->t->access_first[ph->first_task]; i < m->t->access_first[ph->first_task + ph->n_tasks]; i++) {
+        for (uint32_t i = m->t->access_first[ph->first_task]; i < m->t->access_first[ph->first_task + ph->n_tasks];
+             i++) {
             int tensor = m->t->accesses[i].tensor;
             uint32_t b = tensor >= SCRATCH_BASE ? m->scratch_buffer[tensor - SCRATCH_BASE] : m->of_tensor[tensor];
             if (p->buffers[b].first_phase == KP_NONE) p->buffers[b].first_phase = q;
@@ -107,8 +110,8 @@ static void find_lifetimes(placer *m) {
     }
 }
 
-/* May buffer `b` take over the bytes of `tenant`? Only if every task that touches the tenant is finished before any task
- * that touches b may start; a later iteration is behind the border. */
+/* May buffer `b` take over the bytes of `tenant`? Only if every task that touches the tenant is finished before any
+ * task that touches b may start; a later iteration is behind the border. */
 static bool may_follow(const placer *m, uint32_t tenant, uint32_t b) {
     const uint64_t *touch = m->accessors + (size_t)tenant * m->full->words;
     const uint64_t *before = m->full->bits + (size_t)m->p->buffers[b].first_phase * m->full->words;
@@ -154,7 +157,8 @@ static void place_buffers(placer *m, bool no_reuse) {
     }
     for (uint32_t b = 0; b < p->n_buffers; b++) {
         plan_buffer *buffer = &p->buffers[b];
-        if (buffer->kind == BUFFER_ACTIVATION || buffer->kind == BUFFER_SCRATCH) buffer->offset = m->blocks[buffer->offset].offset;
+        if (buffer->kind == BUFFER_ACTIVATION || buffer->kind == BUFFER_SCRATCH)
+            buffer->offset = m->blocks[buffer->offset].offset;
         if (buffer->first_phase == KP_NONE) buffer->first_phase = 0;
     }
 }
@@ -199,7 +203,9 @@ keel_status plan_make_buffers(const tiler *t, plan *p, const phase_sets *full, b
     m.accessors = mem_calloc(most * full->words, sizeof *m.accessors);
     m.blocks = mem_calloc(most, sizeof *m.blocks);
     buf consts = {0};
-    keel_status s = p->buffers && m.of_tensor && m.scratch_buffer && m.accessors && m.blocks ? KEEL_OK : KEEL_NOMEM_AT(err, "plan: buffers");
+    keel_status s = p->buffers && m.of_tensor && m.scratch_buffer && m.accessors && m.blocks
+                        ? KEEL_OK
+                        : KEEL_NOMEM_AT(err, "plan: buffers");
     if (s == KEEL_OK) s = make_buffers(&m, no_reuse, &consts, err);
     buf_free(&consts);
     mem_free(m.of_tensor), mem_free(m.scratch_buffer), mem_free(m.accessors), mem_free(m.blocks);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dependencies → events. A phase's tasks are cut into groups such that every reader needs whole groups; a group is one event.
- * Waits that others imply are left out. docs/plan-format.md, "events". */
+/* Dependencies → events. A phase's tasks are cut into groups such that every reader needs whole groups; a group is one
+ * event. Waits that others imply are left out. docs/plan-format.md, "events". */
 #include "plan/tiler_internal.h"
 
 #include "core/mem.h"
@@ -15,6 +15,7 @@ typedef struct dep {
     uint32_t phase;
     uint32_t tasks;     /* how many tasks of q need some of p */
     uint32_t last_task; /* for counting */
+    uint32_t reach;     /* all of them together need tasks [0, reach) of p: seen as they come, in ascending order */
     bool whole;         /* each of them needs all of p */
     bool implied;
 } dep;
@@ -28,10 +29,10 @@ typedef struct maker {
     tiler *t;
     plan *p;
     keel_error *err;
-    uint32_t n_tensors; /* graph tensors and scratches, by slot */
-    uint32_t *write_first;  /* [n_tensors + 1] into writes */
-    uint32_t *writes;       /* access indices, by tensor, in task order */
-    uint32_t *task_phase;   /* [n_tasks] */
+    uint32_t n_tensors;    /* graph tensors and scratches, by slot */
+    uint32_t *write_first; /* [n_tensors + 1] into writes */
+    uint32_t *writes;      /* access indices, by tensor, in task order */
+    uint32_t *task_phase;  /* [n_tasks] */
     dep (*deps)[DEPS];
     uint8_t *n_deps;
     need *needs;
@@ -44,10 +45,13 @@ static uint32_t tensor_slot(const maker *m, int tensor) {
 }
 
 static const char *tensor_name(const maker *m, int tensor) {
-    return tensor >= SCRATCH_BASE ? m->t->scratches[tensor - SCRATCH_BASE].name : graph_tensor_at(m->t->g, tensor)->name;
+    return tensor >= SCRATCH_BASE ? m->t->scratches[tensor - SCRATCH_BASE].name
+                                  : graph_tensor_at(m->t->g, tensor)->name;
 }
 
-static const char *phase_name(const maker *m, uint32_t phase) { return m->p->instances[m->p->phases[phase].instance].name; }
+static const char *phase_name(const maker *m, uint32_t phase) {
+    return m->p->instances[m->p->phases[phase].instance].name;
+}
 
 /* Sorts write accesses by tensor, keeping task order; checks one writing phase a tensor. */
 static keel_status index_writes(maker *m) {
@@ -67,8 +71,9 @@ static keel_status index_writes(maker *m) {
         m->writes[fill[slot]++] = i;
         const access *w0 = &t->accesses[m->writes[first]];
         if (m->task_phase[w0->task] != m->task_phase[a->task]) {
-            s = error_set(m->err, KEEL_REFUSED, "%s: written by %s and by %s; a tensor has one producer", tensor_name(m, a->tensor),
-                          phase_name(m, m->task_phase[w0->task]), phase_name(m, m->task_phase[a->task]));
+            s = error_set(m->err, KEEL_REFUSED, "%s: written by %s and by %s; a tensor has one producer",
+                          tensor_name(m, a->tensor), phase_name(m, m->task_phase[w0->task]),
+                          phase_name(m, m->task_phase[a->task]));
         }
     }
     mem_free(fill);
@@ -82,8 +87,10 @@ static keel_status overlap(maker *m, const access *r, uint32_t *a, uint32_t *b) 
     uint32_t lo = from, hi = to;
     while (lo < hi) { /* first write that ends after r->lo: writes come in ascending order within a tensor */
         uint32_t mid = lo + (hi - lo) / 2;
-        if (t->accesses[m->writes[mid]].hi <= r->lo) lo = mid + 1;
-        else hi = mid;
+        if (t->accesses[m->writes[mid]].hi <= r->lo)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     int64_t covered = r->lo;
     uint32_t i = lo, base = m->p->phases[m->task_phase[t->accesses[m->writes[from]].task]].first_task;
@@ -93,8 +100,10 @@ static keel_status overlap(maker *m, const access *r, uint32_t *a, uint32_t *b) 
         if (w->hi > covered) covered = w->hi;
     }
     if (covered < r->hi) {
-        return error_set(m->err, KEEL_REFUSED, "%s: task %u of %s reads [%lld, %lld) but only up to %lld is written before", tensor_name(m, r->tensor),
-                         r->task, phase_name(m, m->task_phase[r->task]), (long long)r->lo, (long long)r->hi, (long long)covered);
+        return error_set(m->err, KEEL_REFUSED,
+                         "%s: task %u of %s reads [%lld, %lld) but only up to %lld is written before",
+                         tensor_name(m, r->tensor), r->task, phase_name(m, m->task_phase[r->task]), (long long)r->lo,
+                         (long long)r->hi, (long long)covered);
     }
     *a = t->accesses[m->writes[lo]].task - base;
     *b = t->accesses[m->writes[i - 1]].task - base + 1;
@@ -121,6 +130,7 @@ static keel_status add_need(maker *m, uint32_t task, uint32_t phase, uint32_t a,
     }
     if (d[i].last_task != task) d[i].tasks++;
     d[i].last_task = task;
+    if (a <= d[i].reach && b > d[i].reach) d[i].reach = b;
     if (a != 0 || b != m->p->phases[phase].n_tasks) d[i].whole = false;
     return KEEL_OK;
 }
@@ -128,17 +138,20 @@ static keel_status add_need(maker *m, uint32_t task, uint32_t phase, uint32_t a,
 static keel_status need_of_read(maker *m, const access *r) {
     uint32_t slot = tensor_slot(m, r->tensor), q = m->task_phase[r->task];
     if (m->write_first[slot] == m->write_first[slot + 1]) {
-        if (r->tensor >= SCRATCH_BASE) return error_set(m->err, KEEL_REFUSED, "%s: read but never written", tensor_name(m, r->tensor));
+        if (r->tensor >= SCRATCH_BASE)
+            return error_set(m->err, KEEL_REFUSED, "%s: read but never written", tensor_name(m, r->tensor));
         const graph_tensor *g = graph_tensor_at(m->t->g, r->tensor);
         if (g->kind == TENSOR_ACTIVATION && !g->external) {
-            return error_set(m->err, KEEL_REFUSED, "%s: %s reads it before anything writes it", g->name, phase_name(m, q));
+            return error_set(m->err, KEEL_REFUSED, "%s: %s reads it before anything writes it", g->name,
+                             phase_name(m, q));
         }
         return KEEL_OK;
     }
     uint32_t producer = m->task_phase[m->t->accesses[m->writes[m->write_first[slot]]].task];
     if (producer == q) return KEEL_OK; /* the op's own units (KV pages): one task's affair */
     if (producer > q) {
-        return error_set(m->err, KEEL_REFUSED, "%s: %s reads it before %s writes it", tensor_name(m, r->tensor), phase_name(m, q), phase_name(m, producer));
+        return error_set(m->err, KEEL_REFUSED, "%s: %s reads it before %s writes it", tensor_name(m, r->tensor),
+                         phase_name(m, q), phase_name(m, producer));
     }
     uint32_t a = 0, b = 0;
     KEEL_TRY(overlap(m, r, &a, &b));
@@ -148,7 +161,8 @@ static keel_status need_of_read(maker *m, const access *r) {
 static keel_status collect_needs(maker *m) {
     const tiler *t = m->t;
     for (uint32_t task = 0; task < t->n_tasks; task++) {
-        if (m->step_phase != KP_NONE && m->task_phase[task] > m->step_phase) KEEL_TRY(add_need(m, task, m->step_phase, 0, m->p->phases[m->step_phase].n_tasks));
+        if (m->step_phase != KP_NONE && m->task_phase[task] > m->step_phase)
+            KEEL_TRY(add_need(m, task, m->step_phase, 0, m->p->phases[m->step_phase].n_tasks));
         for (uint32_t i = t->access_first[task]; i < t->access_first[task + 1]; i++) {
             if (!t->accesses[i].write) KEEL_TRY(need_of_read(m, &t->accesses[i]));
         }
@@ -156,18 +170,31 @@ static keel_status collect_needs(maker *m) {
     return KEEL_OK;
 }
 
-/* full(q) ∋ p when every task of q starts after all tasks of p: directly (a whole dependency of every task), or because
- * every task of q waits for some task of r and p ∈ full(r). */
-static void make_full(maker *m, phase_sets *full) {
+static void set_union(uint64_t *to, const uint64_t *from, uint32_t words) {
+    for (uint32_t w = 0; w < words; w++) to[w] |= from[w];
+}
+
+/* full(q): every task of q starts after all tasks of these phases. done(q): when all tasks of q are finished, so are
+ * all of these. done(q) = {q} ∪ full(q) ∪ done(p) for every p all of whose tasks q's tasks need, taken together full(q)
+ * ∋ done(p) for every p that each task of q needs whole, and full(p) for every p that each task of q needs some of */
+static keel_status make_full(maker *m, phase_sets *full) {
+    uint32_t words = full->words;
+    uint64_t *done = mem_calloc((size_t)m->p->n_phases * words, sizeof *done);
+    if (!done) return KEEL_NOMEM_AT(m->err, "plan: events");
     for (uint32_t q = 0; q < m->p->n_phases; q++) {
-        uint64_t *bits = full->bits + (size_t)q * full->words;
+        uint64_t *full_q = full->bits + (size_t)q * words, *done_q = done + (size_t)q * words;
+        done_q[q / 64] |= 1ull << (q % 64);
         for (uint32_t i = 0; i < m->n_deps[q]; i++) {
             const dep *d = &m->deps[q][i];
+            if (d->reach == m->p->phases[d->phase].n_tasks) set_union(done_q, done + (size_t)d->phase * words, words);
             if (d->tasks != m->p->phases[q].n_tasks) continue;
-            for (uint32_t w = 0; w < full->words; w++) bits[w] |= full->bits[(size_t)d->phase * full->words + w];
-            if (d->whole) bits[d->phase / 64] |= 1ull << (d->phase % 64);
+            set_union(full_q, full->bits + (size_t)d->phase * words, words);
+            if (d->whole) set_union(full_q, done + (size_t)d->phase * words, words);
         }
+        set_union(done_q, full_q, words);
     }
+    mem_free(done);
+    return KEEL_OK;
 }
 
 static void mark_implied(maker *m, const phase_sets *full) {
@@ -190,12 +217,13 @@ static bool need_implied(const maker *m, const need *n) {
     return false;
 }
 
-/* Marks in cut[task + 1 …] where groups of a phase begin; group_of[task] becomes the event. One group where readers would
- * have to wait for too many. */
+/* Marks in cut[task + 1 …] where groups of a phase begin; group_of[task] becomes the event. One group where readers
+ * would have to wait for too many. */
 static keel_status make_groups(maker *m, uint32_t *event_of) {
     plan *p = m->p;
     uint32_t n = p->n_tasks, events = 0;
-    uint8_t *cut = mem_calloc((size_t)n + 1, 1), *read = mem_calloc(p->n_phases, 1), *merge = mem_calloc(p->n_phases, 1);
+    uint8_t *cut = mem_calloc((size_t)n + 1, 1), *read = mem_calloc(p->n_phases, 1),
+            *merge = mem_calloc(p->n_phases, 1);
     uint32_t *cuts_before = mem_calloc((size_t)n + 1, sizeof *cuts_before);
     keel_status s = cut && read && merge && cuts_before ? KEEL_OK : KEEL_NOMEM_AT(m->err, "plan: events");
     for (uint32_t i = 0; s == KEEL_OK && i < m->n_needs; i++) {
@@ -209,7 +237,8 @@ static keel_status make_groups(maker *m, uint32_t *event_of) {
     for (uint32_t i = 0; s == KEEL_OK && i < m->n_needs; i++) {
         const need *d = &m->needs[i];
         uint32_t base = p->phases[d->phase].first_task;
-        if (!need_implied(m, d) && cuts_before[base + d->b] - cuts_before[base + d->a] > GROUPS_A_WAIT) merge[d->phase] = 1;
+        if (!need_implied(m, d) && cuts_before[base + d->b] - cuts_before[base + d->a] > GROUPS_A_WAIT)
+            merge[d->phase] = 1;
     }
     for (uint32_t q = 0; s == KEEL_OK && q < p->n_phases; q++) {
         const plan_phase *ph = &p->phases[q];
@@ -251,7 +280,8 @@ static keel_status fill_waits(maker *m, const uint32_t *event_of) {
             if (need_implied(m, d)) continue;
             for (uint32_t e = event_of[base + d->a]; e <= event_of[base + d->b - 1]; e++) {
                 bool seen = false;
-                for (uint32_t k = first; k < total && !waits.failed; k++) seen = seen || ((uint32_t *)(void *)waits.data)[k] == e;
+                for (uint32_t k = first; k < total && !waits.failed; k++)
+                    seen = seen || ((uint32_t *)(void *)waits.data)[k] == e;
                 if (seen) continue;
                 buf_put(&waits, &e, sizeof e);
                 total++;
@@ -259,7 +289,8 @@ static keel_status fill_waits(maker *m, const uint32_t *event_of) {
         }
         p->tasks[task].wait_first = first;
         p->tasks[task].n_waits = (kp_u16)(total - first);
-        if (total - first > 0xffff) s = error_set(m->err, KEEL_REFUSED, "%s: more than 65535 waits", phase_name(m, m->task_phase[task]));
+        if (total - first > 0xffff)
+            s = error_set(m->err, KEEL_REFUSED, "%s: more than 65535 waits", phase_name(m, m->task_phase[task]));
     }
     p->n_waits = total;
     p->waits = arena_array(&p->arena, (size_t)total + 1, sizeof *p->waits);
@@ -277,7 +308,8 @@ static keel_status maker_open(maker *m) {
     m->task_phase = mem_calloc((size_t)p->n_tasks + 1, sizeof *m->task_phase);
     m->deps = mem_calloc(p->n_phases, sizeof *m->deps);
     m->n_deps = mem_calloc(p->n_phases, 1);
-    if (!m->write_first || !m->writes || !m->task_phase || !m->deps || !m->n_deps) return KEEL_NOMEM_AT(m->err, "plan: events");
+    if (!m->write_first || !m->writes || !m->task_phase || !m->deps || !m->n_deps)
+        return KEEL_NOMEM_AT(m->err, "plan: events");
     m->step_phase = KP_NONE;
     for (uint32_t q = 0; q < p->n_phases; q++) {
         const graph_op *op = &m->t->g->ops[p->phases[q].instance];
@@ -296,8 +328,8 @@ keel_status plan_make_events(tiler *t, plan *p, phase_sets *full, keel_error *er
     if (s == KEEL_OK && (!full->bits || !event_of)) s = KEEL_NOMEM_AT(err, "plan: events");
     if (s == KEEL_OK) s = index_writes(&m);
     if (s == KEEL_OK) s = collect_needs(&m);
+    if (s == KEEL_OK) s = make_full(&m, full);
     if (s == KEEL_OK) {
-        make_full(&m, full);
         mark_implied(&m, full);
         s = make_groups(&m, event_of);
     }

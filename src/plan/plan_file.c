@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan file: sections, writing, reading. docs/plan-format.md describes it */
+/* The plan file: sections, writing, reading. docs/plan-format.md describes it. */
 #include "plan/plan_file.h"
 
 #include "core/mem.h"

@@ -28,7 +28,8 @@ static keel_status plan_header(plan *p, const graph *g, const plan_options *o, k
     p->workers = o->workers ? o->workers : arch->workers ? arch->workers : 1;
     p->m_max = o->m_max ? o->m_max : KP_M_MAX;
     p->page_tokens = o->page_tokens ? o->page_tokens : 64;
-    p->max_seq = o->max_seq ? o->max_seq : (uint32_t)(g->max_position > 0 && g->max_position < 4096 ? g->max_position : 4096);
+    p->max_seq =
+        o->max_seq ? o->max_seq : (uint32_t)(g->max_position > 0 && g->max_position < 4096 ? g->max_position : 4096);
     p->page_bytes = arch->page_bytes;
     p->n_pages = arch->n_pages;
     p->architecture = arena_strdup(&p->arena, g->architecture ? g->architecture : "");
@@ -38,7 +39,8 @@ static keel_status plan_header(plan *p, const graph *g, const plan_options *o, k
     p->hidden = (uint64_t)g->hidden;
     p->sampling = g->sampling;
     if (p->workers > 4096) return error_set(err, KEEL_RANGE, "--workers %u: at most 4096", p->workers);
-    if (p->m_max > KP_M_MAX) return error_set(err, KEEL_RANGE, "--batch %u: a pass carries at most %d rows", p->m_max, KP_M_MAX);
+    if (p->m_max > KP_M_MAX)
+        return error_set(err, KEEL_RANGE, "--batch %u: a pass carries at most %d rows", p->m_max, KP_M_MAX);
     if (p->max_seq > 1u << 24) return error_set(err, KEEL_RANGE, "--max-seq %u: at most %u", p->max_seq, 1u << 24);
     if (p->page_tokens > 1024) return error_set(err, KEEL_RANGE, "--page-tokens %u: 1 to 1024", p->page_tokens);
     return p->architecture ? KEEL_OK : KEEL_NOMEM_AT(err, "plan");
@@ -69,7 +71,8 @@ keel_status plan_check_bodies(const plan *p, keel_error *err) {
         unsigned missing = arch ? arch_missing_roles(arch, op, (int)p->bodies[b].phase) : ~0u;
         for (int r = 0; r < KP_ROLES; r++) {
             if (!(missing & KP_ROLE_BIT(r))) continue;
-            if (s == KEEL_OK) s = error_set(err, KEEL_REFUSED, "the plan for %s is not complete; missing role bodies:", p->arch);
+            if (s == KEEL_OK)
+                s = error_set(err, KEEL_REFUSED, "the plan for %s is not complete; missing role bodies:", p->arch);
             const char *phase = op->phases[p->bodies[b].phase].name;
             error_append(err, "  op %s%s%s: %s", op->name, *phase ? "." : "", phase, role_names[r]);
         }
@@ -107,7 +110,8 @@ keel_status plan_build(const graph *g, const plan_options *options, plan **out, 
         t.env = (tile_env){arch_find(p->arch), p->workers, p->m_max, p->max_seq, p->page_tokens, options->kv_splits};
         s = plan_steps(&t, p, options, &full, err);
     }
-    mem_free(t.tasks), mem_free(t.costs), mem_free(t.regions), mem_free(t.accesses), mem_free(t.access_first), mem_free(t.scratches);
+    mem_free(t.tasks), mem_free(t.costs), mem_free(t.regions), mem_free(t.accesses), mem_free(t.access_first),
+        mem_free(t.scratches);
     buf_free(&t.params);
     mem_free(full.bits);
     if (s != KEEL_OK) {

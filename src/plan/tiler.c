@@ -57,7 +57,8 @@ void tiler_task(tiler *t, int phase, uint32_t lo, uint32_t hi, uint32_t aux) {
     t->costs[t->n_tasks] = (plan_cost){0};
     t->regions[t->n_tasks] = (region_ask){0};
     /* `body` holds the phase until bodies are numbered. */
-    t->tasks[t->n_tasks++] = (kp_task){.instance = t->instance, .body = (uint32_t)phase, .lo = lo, .hi = hi, .aux = aux, .trigger = KP_NONE};
+    t->tasks[t->n_tasks++] =
+        (kp_task){.instance = t->instance, .body = (uint32_t)phase, .lo = lo, .hi = hi, .aux = aux, .trigger = KP_NONE};
 }
 
 static void tiler_access(tiler *t, int tensor, int64_t lo, int64_t hi, bool write) {
@@ -152,7 +153,9 @@ static keel_status tile_op(tiler *t, plan *p, uint32_t index, keel_error *err) {
     KEEL_TRY(op->desc->tile(t, t->g, op, err));
     if (t->nomem) return KEEL_NOMEM_AT(err, op->name);
     if (t->n_tasks == t->first_task) breach(t, "tile: no task declared");
-    if (t->problem) return error_set(err, KEEL_REFUSED, "%s: op %s breaks the tiler's contract: %s", op->name, op->desc->name, t->problem);
+    if (t->problem)
+        return error_set(err, KEEL_REFUSED, "%s: op %s breaks the tiler's contract: %s", op->name, op->desc->name,
+                         t->problem);
     plan_instance *inst = &p->instances[index];
     *inst = (plan_instance){.name = arena_strdup(&p->arena, op->name), .op = op->desc, .layer = op->layer};
     inst->params_offset = (uint32_t)t->params.len;

@@ -64,6 +64,7 @@ static void round_trips_are_exact(void **state) {
     for (uint64_t seed = 1; seed <= 50; seed++) {
         graph *g = toy_any(seed);
         plan *p = toy_plan(g, &(plan_options){.workers = 3, .max_seq = 70});
+        assert_non_null(p);
         buf b = written(p);
         if (try_bytes(b.data, b.len, &err) != KEEL_OK) fail_msg("seed %llu: %s", (unsigned long long)seed, err.detail);
         buf_free(&b);
