@@ -4,6 +4,7 @@
 #include "load/chat_template.h"
 #include "load/tokenizer_internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const chat_format chat_formats[] = {
@@ -35,9 +36,8 @@ static keel_status no_format(const tokenizer *t, keel_error *err) {
         const char *const names[] = {f->open, f->role_end, f->close};
         char missing[128] = "";
         for (size_t j = 0; j < 3; j++) {
-            if (has_token(t, names[j])) continue;
-            strcat(missing, " ");
-            strcat(missing, names[j]); /* three short constants */
+            size_t n = strlen(missing);
+            if (!has_token(t, names[j])) snprintf(missing + n, sizeof missing - n, " %s", names[j]);
         }
         error_append(err, "%s is missing%s", i == 0 ? "ChatML" : "Llama 3", missing);
     }

@@ -6,10 +6,10 @@
 
 #include "load/tokenizer.h"
 
-/* One user turn, ready for the model to answer. system may be NULL: then the default system message of
- * tokenizer_config.json's chat template is used where the folder has one that can be recognised (a template that
- * begins with a literal system block), else none; "" is an empty system message. model_dir may be NULL: no template.
- * Text is trimmed where the folder's template says so (Llama 3). Message text is encoded with special tokens NOT
+/* One user turn, ready for the model to answer. system may be NULL: then the default system message of the folder's
+ * chat template (chat_template.jinja, or in tokenizer_config.json) is used where it can be recognised (a literal system
+ * block for the case that no system message is given), else none; "" is an empty system message. model_dir may be NULL:
+ * no template. Message text is trimmed where the template says so (Llama 3), and encoded with special tokens NOT
  * matched, so that a user cannot smuggle them in. No known template: KEEL_UNSUPPORTED naming which tokens are missing.
  */
 keel_status chat_encode(const tokenizer *t, const char *model_dir, const char *system, const char *user,

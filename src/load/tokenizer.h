@@ -23,8 +23,8 @@ uint32_t tokenizer_vocab(const tokenizer *t);
 
 /* Ids of any bytes; invalid UTF-8 counts as U+FFFD, one a maximal ill-formed subpart (Unicode 3.9, as
  * Python's errors="replace"). A byte that the vocab has no token for is dropped, or unk_token where the model names
- * one, as in `tokenizers`. Added tokens in the text are matched. KEEL_RANGE: a pre-tokeniser regex that runs away on
- * this text. add_special: what the post-processor adds (BOS). *ids is the caller's, freed with keel_free(). */
+ * one, as in `tokenizers`. Added tokens in the text are matched. add_special: what the post-processor adds (BOS).
+ * KEEL_RANGE: a pre-tokeniser regex that runs away on this text. *ids is the caller's, freed with keel_free(). */
 keel_status tokenizer_encode(const tokenizer *t, const char *text, size_t bytes, bool add_special, int32_t **ids,
                              size_t *n_ids, keel_error *err);
 

@@ -186,6 +186,8 @@ static keel_status make_buffers(placer *m, bool no_reuse, buf *consts, keel_erro
     KEEL_TRY(bind_instances(m, err));
     find_lifetimes(m);
     place_buffers(m, no_reuse);
+    if (consts->len > UINT32_MAX)
+        return error_set(err, KEEL_RANGE, "plan: %zu bytes of constants are more than a plan holds", consts->len);
     p->consts = arena_array(&p->arena, consts->len + 1, 1);
     if (consts->failed || !p->consts) return KEEL_NOMEM_AT(err, "plan: constants");
     if (consts->len) memcpy(p->consts, consts->data, consts->len);

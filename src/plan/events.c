@@ -53,7 +53,24 @@ static const char *phase_name(const maker *m, uint32_t phase) {
     return m->p->instances[m->p->phases[phase].instance].name;
 }
 
-/* Sorts write accesses by tensor, keeping task order; checks one writing phase a tensor. */
+/* A tensor has one producing phase, whose tasks write it once, in ascending order. `before` is the write that precedes
+ * `a`. */
+static keel_status check_write(const maker *m, const access *before, const access *a) {
+    const char *name = tensor_name(m, a->tensor);
+    uint32_t p = m->task_phase[before->task], q = m->task_phase[a->task];
+    if (p != q) {
+        return error_set(m->err, KEEL_REFUSED, "%s: written by %s and by %s; a tensor has one producer", name,
+                         phase_name(m, p), phase_name(m, q));
+    }
+    if (a->lo >= before->hi) return KEEL_OK;
+    return error_set(
+        m->err, KEEL_REFUSED,
+        "%s: %s writes [%lld, %lld) in task %u and [%lld, %lld) in task %u; tiles must be disjoint and ascending", name,
+        phase_name(m, q), (long long)before->lo, (long long)before->hi, before->task, (long long)a->lo,
+        (long long)a->hi, a->task);
+}
+
+/* Sorts write accesses by tensor, keeping task order. */
 static keel_status index_writes(maker *m) {
     const tiler *t = m->t;
     for (uint32_t i = 0; i < t->n_accesses; i++) {
@@ -67,14 +84,9 @@ static keel_status index_writes(maker *m) {
     for (uint32_t i = 0; i < t->n_accesses && s == KEEL_OK; i++) {
         const access *a = &t->accesses[i];
         if (!a->write) continue;
-        uint32_t slot = tensor_slot(m, a->tensor), first = m->write_first[slot];
-        m->writes[fill[slot]++] = i;
-        const access *w0 = &t->accesses[m->writes[first]];
-        if (m->task_phase[w0->task] != m->task_phase[a->task]) {
-            s = error_set(m->err, KEEL_REFUSED, "%s: written by %s and by %s; a tensor has one producer",
-                          tensor_name(m, a->tensor), phase_name(m, m->task_phase[w0->task]),
-                          phase_name(m, m->task_phase[a->task]));
-        }
+        uint32_t slot = tensor_slot(m, a->tensor), at = fill[slot]++;
+        m->writes[at] = i;
+        if (at > m->write_first[slot]) s = check_write(m, &t->accesses[m->writes[at - 1]], a);
     }
     mem_free(fill);
     return s;
@@ -148,14 +160,18 @@ static keel_status need_of_read(maker *m, const access *r) {
         return KEEL_OK;
     }
     uint32_t producer = m->task_phase[m->t->accesses[m->writes[m->write_first[slot]]].task];
-    if (producer == q) return KEEL_OK; /* the op's own units (KV pages): one task's affair */
     if (producer > q) {
         return error_set(m->err, KEEL_REFUSED, "%s: %s reads it before %s writes it", tensor_name(m, r->tensor),
                          phase_name(m, q), phase_name(m, producer));
     }
     uint32_t a = 0, b = 0;
     KEEL_TRY(overlap(m, r, &a, &b));
-    return add_need(m, r->task, producer, a, b);
+    if (producer != q) return add_need(m, r->task, producer, a, b);
+    uint32_t own = r->task - m->p->phases[q].first_task;
+    if (a == own && b == own + 1) return KEEL_OK; /* its own units: KV pages that it appends to and reads */
+    return error_set(m->err, KEEL_REFUSED,
+                     "%s: task %u of %s reads [%lld, %lld), which another task of the same phase writes",
+                     tensor_name(m, r->tensor), r->task, phase_name(m, q), (long long)r->lo, (long long)r->hi);
 }
 
 static keel_status collect_needs(maker *m) {

@@ -158,6 +158,8 @@ static keel_status tile_op(tiler *t, plan *p, uint32_t index, keel_error *err) {
                          t->problem);
     plan_instance *inst = &p->instances[index];
     *inst = (plan_instance){.name = arena_strdup(&p->arena, op->name), .op = op->desc, .layer = op->layer};
+    if (t->params.len > UINT32_MAX - TILER_PARAMS_BYTES)
+        return error_set(err, KEEL_RANGE, "%s: more parameters than a plan holds", op->name);
     inst->params_offset = (uint32_t)t->params.len;
     inst->params_bytes = t->params_bytes;
     buf_put(&t->params, t->params_now, t->params_bytes);

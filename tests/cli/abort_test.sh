@@ -19,6 +19,7 @@ done
 status=0
 ("$KEEL" "${long[@]}" 2>err || echo $? >status) | head -c 20 >/dev/null
 [ "$(cat status)" -eq 3 ] || wrong "closed pipe: exit status $(cat status)"
+own_words err
 [ ! -s err ] || wrong "closed pipe: $(cat err)"
 
 # a full disk at stdout
