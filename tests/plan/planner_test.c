@@ -327,6 +327,28 @@ static void options_are_checked(void **state) {
     expect_refusal(&(plan_options){.levers = &lever, .n_levers = 1}, KEEL_USAGE, "warp-drive");
 }
 
+/* Tasks of one phase are unordered: they must neither write nor read each other's columns. */
+static void clashing_tiles_are_refused(void **state) {
+    (void)state;
+    const char *const words[] = {NULL, "must be disjoint", "which another task of the same phase writes"};
+    for (int clash = 0; clash <= 2; clash++) {
+        keel_error err = KEEL_ERROR_INITIALIZER;
+        build b;
+        graph *g = NULL;
+        plan *p = NULL;
+        assert_int_equal(build_begin(&b, "toy", "Toy", DTYPE_F32, &err), KEEL_OK);
+        int x = build_op(&b, (op_spec){.kind = "embed", .name = "x", .attr = {{"cols", 8}, {"tiles", 2}}});
+        build_op(&b, (op_spec){.kind = "map", .name = "y", .in = {x}, .attr = {{"tiles", 2}, {"clash", clash}}});
+        assert_int_equal(build_finish(&b, &g), KEEL_OK);
+        toy_log_reset();
+        keel_status s = plan_build(g, &(plan_options){.workers = 2}, &p, &err);
+        assert_int_equal(s, clash ? KEEL_REFUSED : KEEL_OK);
+        if (clash && !strstr(err.detail, words[clash])) fail_msg("%s is not in: %s", words[clash], err.detail);
+        plan_close(p);
+        graph_close(g);
+    }
+}
+
 /* Each layer finds the bytes of the one before it free again. */
 static void more_layers_take_no_more_arena(void **state) {
     (void)state;
@@ -371,6 +393,7 @@ int main(void) {
         cmocka_unit_test(twenty_builds_are_the_same_bytes),
         cmocka_unit_test(missing_bodies_are_named),
         cmocka_unit_test(options_are_checked),
+        cmocka_unit_test(clashing_tiles_are_refused),
         cmocka_unit_test(more_layers_take_no_more_arena),
         cmocka_unit_test(memory_may_fail_anywhere),
     };

@@ -151,7 +151,9 @@ static keel_status toy_tile_map(tiler *t, const graph *g, const graph_op *op, ke
             if (op->in[k] && !(pick && op->n_in == 2 && (int)i % 2 != k))
                 toy_read(t, g, op->in[k], a < 0 ? 0 : a, b > width ? width : b);
         }
-        for (int k = 0; k < op->n_out; k++) toy_write(t, g, op->out[k], lo, hi);
+        int clash = (int)graph_attr_of(op, "clash");
+        for (int k = 0; k < op->n_out; k++) toy_write(t, g, op->out[k], clash == 1 ? 0 : lo, clash == 1 ? cols : hi);
+        if (clash == 2) toy_read(t, g, op->out[0], 0, 1);
         toy_smem(t, op, hi - lo);
     }
     return KEEL_OK;
@@ -194,6 +196,7 @@ static keel_status toy_tile_split(tiler *t, const graph *g, const graph_op *op, 
 #define TOY_ATTRS                                                                                                      \
     {                                                                                                                  \
         {"tiles", false, 1, "tasks"}, {"halo", false, -1, "columns"}, {"cols", false, 0, "columns"},                   \
+            {"clash", false, 0, "1: every task writes all columns; 2: every task reads what the first one writes"},    \
             {"pick", false, 0, "task i reads input i mod 2 alone"}, {"pages", false, 0, "SMEM"}, {                     \
             "spare", false, 0, "SMEM"                                                                                  \
         }                                                                                                              \
