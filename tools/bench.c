@@ -57,13 +57,14 @@ static keel_status print_json(const args *a, const keel_model_info *m, const ben
     const char *name = model_args_name(a);
     json_t *points = json_array();
     for (size_t i = 0; points && i < b->n_points; i++) json_array_append_new(points, point_json(b, &b->points[i]));
-    return json_print(json_pack("{s:o,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:s,s:o}", "model",
+    return json_print(json_pack("{s:o,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:s,s:o}", "model",
                                 json_of_text(name, strlen(name)), "architecture", m->architecture, "device", "cpu",
                                 "workers", (json_int_t)b->plan.workers, "batch", (json_int_t)b->plan.batch, "runs",
                                 (json_int_t)b->runs, "steps", (json_int_t)b->steps, "weight_bytes",
-                                (json_int_t)m->weight_bytes, "kv_bytes", (json_int_t)b->plan.kv_bytes, "peak_rss_bytes",
-                                (json_int_t)b->peak_rss, "peak_rss_exact", (int)b->peak_rss_exact, "plan_sha256",
-                                b->plan.hash, "contexts", points),
+                                (json_int_t)m->weight_bytes, "weight_bytes_a_token", (json_int_t)b->plan.weight_bytes,
+                                "kv_bytes", (json_int_t)b->plan.kv_bytes, "peak_rss_bytes", (json_int_t)b->peak_rss,
+                                "peak_rss_exact", (int)b->peak_rss_exact, "plan_sha256", b->plan.hash, "contexts",
+                                points),
                       err);
 }
 

@@ -75,7 +75,11 @@ option_id plan_args_given(const args *a) {
 
 keel_status output_path_check(const char *path, keel_error *err) {
     struct stat at;
-    if (stat(path, &at) == 0 && S_ISDIR(at.st_mode)) return fail(err, KEEL_USAGE, "%s: is a folder; name a file", path);
+    if (stat(path, &at) == 0 && !S_ISREG(at.st_mode)) {
+        /* A file takes its place by rename, which would replace a device as well. */
+        return fail(err, KEEL_USAGE, "%s: is a %s; name a file", path,
+                    S_ISDIR(at.st_mode) ? "folder" : "device or pipe");
+    }
     const char *slash = strrchr(path, '/');
     char *folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
     if (!folder) return fail_memory(err, path);

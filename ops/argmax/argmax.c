@@ -49,10 +49,8 @@ static const float *last_logits(const kp_ctx *c, const argmax_params *p) {
     return (const float *)kb_buffer(c, ARGMAX_LOGITS) + (size_t)(kb_rows_live(c) - 1) * p->vocab;
 }
 
-/* `a` stays in front on a tie unless b's index is lower; NaN compares false and so never wins. */
-static argmax_best better(argmax_best a, argmax_best b) {
-    return b.value > a.value || (b.value == a.value && b.index < a.index) ? b : a;
-}
+/* `a` comes before `b` in the vocabulary, so a tie is a's. NaN compares false and so never wins. */
+static argmax_best better(argmax_best a, argmax_best b) { return b.value > a.value ? b : a; }
 
 static void partial_compute(kp_ctx *c) {
     const argmax_params *p = kb_params(c);

@@ -37,6 +37,10 @@ fi
 # output files: told before the work starts, and kept where the run fails
 refused 2 'none/x.json: cannot be written' run --synth tiny-qwen3 --tokens 1 --save-tokens none/x.json
 refused 2 'is a folder' run --synth tiny-qwen3 --tokens 1 --save-logits "$work"
+mkfifo pipe
+refused 2 'pipe: is a device or pipe' run --synth tiny-qwen3 --tokens 1 --save-tokens pipe
+refused 2 '/dev/null: is a device or pipe' plan --synth tiny-qwen3 -o /dev/null
+[ -p pipe ] && [ -c /dev/null ] || wrong "a device was replaced by a file"
 refused 2 'name the same file' run --synth tiny-qwen3 --tokens 1 --save-tokens x --save-logits x
 echo old >kept.json; echo old >kept.st; echo old >kept.plan
 refused 2 'outside the vocabulary' run --synth tiny-qwen3 --tokens 1,99999 --save-tokens kept.json --save-logits kept.st

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares a file of --save-logits with a logits_first.json: the largest difference of any logit must be small.
+"""Compares a file of --save-logits with a logits_first.json, or the last rows of two such files: the largest difference of
+any logit must be small.
 
-Usage: logits.py LOGITS_SAFETENSORS LOGITS_FIRST_JSON
+Usage: logits.py LOGITS_SAFETENSORS LOGITS_FIRST_JSON|LOGITS_SAFETENSORS
 """
 import json
 import struct
@@ -23,8 +24,11 @@ def read(path):
 
 def main():
     got = read(sys.argv[1])
-    with open(sys.argv[2], encoding="utf-8") as f:
-        want = json.load(f)["logits"]
+    if sys.argv[2].endswith(".json"):
+        with open(sys.argv[2], encoding="utf-8") as f:
+            want = json.load(f)["logits"]
+    else:
+        got, want = got[-1:], read(sys.argv[2])[-1:]
     if len(got) != len(want) or any(len(a) != len(b) for a, b in zip(got, want)):
         sys.exit(f"{len(got)} rows of {len(got[0]) if got else 0}, expected {len(want)} of {len(want[0])}")
     worst = max(abs(a - b) for g, w in zip(got, want) for a, b in zip(g, w))

@@ -28,6 +28,10 @@ holds "--json" out '{"prompt_ids", "token_ids", "text", "ttft_ms", "tpot_ms", "e
 python3 -c 'import json; a, b = json.load(open("a.json")), json.load(open("out")); assert all(a[k] == b[k] for k in ("prompt_ids", "token_ids", "text"))' ||
     wrong "--json and --save-tokens differ"
 
+prompt=$(cat prompt.txt; echo x)
+run --prompt "${prompt%x}" --max-new-tokens 48 --save-tokens b.json
+cmp <(without_times a.json) <(without_times b.json) || wrong "--prompt and --prompt-file differ"
+
 # the same again is the same, byte for byte but for the times
 run --prompt-file prompt.txt --max-new-tokens 48 --save-tokens b.json
 cmp <(without_times a.json) <(without_times b.json) || wrong "two runs differ"
@@ -66,6 +70,13 @@ END
     python3 "$cli/logits.py" list.json.st "$golden/$name/logits_first.json" || wrong "$name: logits"
 done
 ! python3 "$cli/logits.py" list.json.st "$model/logits_first.json" >/dev/null || wrong "wrong logits were not seen"
+
+# What is forced is what is fed: the same as having it in the prompt. Neither id is the model's own choice.
+echo '400 9 3' >forced.txt
+run --tokens 1,2,3 --teacher-force forced.txt --save-logits fed.st --save-tokens fed.json --max-new-tokens 3
+run --tokens 1,2,3,400,9 --max-new-tokens 1 --save-logits prompted.st
+python3 "$cli/logits.py" fed.st prompted.st || wrong "forced ids are not what is fed"
+holds "forced ids differ from the choice" fed.json 'v["token_ids"][0] != 400 and v["token_ids"][1] != 9'
 
 # slices of layers
 run --tokens 1,2,3 --max-new-tokens 8 --save-logits all.st
