@@ -261,8 +261,8 @@ void keel_session_stop(keel_session *session);
 
 /* ---- conversion, measurement, files --------------------------------------------------------------- */
 
-/* Progress of long work: bytes done of bytes in all. */
-typedef void (*keel_progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
+/* Progress of long work: bytes done of bytes in all. Returning false stops it (KEEL_ABORTED, nothing left behind). */
+typedef bool (*keel_progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
 
 /* Writes a GGUF file as a Hugging Face folder. dtype: "f32" or "bf16". out_dir must not exist; it appears complete or
  * not at all. progress may be NULL. */

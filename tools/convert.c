@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* keel convert: a GGUF file becomes a checkpoint folder. */
 #include "fail.h"
+#include "interrupt.h"
 #include "json_out.h"
 #include "model_args.h"
 #include "out.h"
@@ -15,18 +16,21 @@
 /* A bar on standard error, redrawn when the percentage changes. */
 typedef struct progress_bar {
     int shown; /* percent; −1: nothing yet */
+    bool draws;
 } progress_bar;
 
-static void draw(void *user, uint64_t done, uint64_t total) {
+static bool draw(void *user, uint64_t done, uint64_t total) {
     enum { WIDTH = 40 };
     static const char full[] = "########################################";
     progress_bar *bar = user;
     double share = total ? (double)done / (double)total : 1;
     int percent = (int)(share * 100), filled = (int)(share * WIDTH);
-    if (percent == bar->shown) return;
+    if (interrupt_seen()) return false;
+    if (!bar->draws || percent == bar->shown) return true;
     bar->shown = percent;
     fprintf(stderr, "\rkeel convert: [%-*.*s] %3d %% of %s", WIDTH, filled, full, percent, out_size(total).text);
     fflush(stderr);
+    return true;
 }
 
 /* Sum over the regular files of a folder; what cannot be read counts nothing. */
@@ -65,10 +69,11 @@ static keel_status convert_run(const args *a, keel_error *err) {
     if (!from) return args_refuse(a->verb, err, "--from-gguf: what to convert is missing");
     if (!a->n_operands) return args_refuse(a->verb, err, "no OUT_DIR: name the folder to make");
     if (!dtype) dtype = "bf16";
-    bool show = out_progress_wanted();
-    progress_bar bar = {-1};
+    progress_bar bar = {-1, out_progress_wanted()};
+    interrupt_watch(NULL);
     double start = wall_seconds();
-    keel_status s = keel_convert_gguf(from, a->operand[0], dtype, show ? draw : NULL, &bar, err);
+    keel_status s = keel_convert_gguf(from, a->operand[0], dtype, draw, &bar, err);
+    interrupt_unwatch();
     if (bar.shown >= 0) fprintf(stderr, "\r\033[K");
     return s == KEEL_OK ? report(a, dtype, wall_seconds() - start, err) : s;
 }

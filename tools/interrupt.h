@@ -5,7 +5,7 @@
 
 #include "keel.h"
 
-/* From now on the signals stop session instead of killing the program. */
+/* From now on the signals stop session (NULL: are only seen) instead of killing the program. */
 void interrupt_watch(keel_session *session);
 /* The default again; before the session is closed. */
 void interrupt_unwatch(void);

@@ -13,9 +13,28 @@
 
 enum { ROWS = 16 };
 
+/* An input that has only the rows whose logits are wanted. All its rows hold numbers, so that a body that computes too
+ * many rows leaves a number where none belongs. */
+static int logit_input(harness *h, const char *name, int64_t cols) {
+    int id = harness_input(h, name, cols);
+    harness_build(h)->g->tensors[id].dim[0] = GRAPH_M_LOGIT;
+    return id;
+}
+
+/* An input that another op computes, and that must be waited for. */
+static int computed_input(harness *h, const char *name, int64_t cols) {
+    build *b = harness_build(h);
+    int a = harness_input(h, build_text(b, "%s.a", name), cols),
+        c = harness_input(h, build_text(b, "%s.b", name), cols);
+    return build_op(b, (op_spec){.kind = "add", .name = name, .in = {a, c}});
+}
+
+typedef int (*input_of)(harness *h, const char *name, int64_t cols);
+
 typedef struct shape {
     uint32_t n, k;
-    bool bias, logit_rows;
+    bool bias;
+    input_of input; /* NULL: harness_input */
     uint32_t workers, lanes;
 } shape;
 
@@ -40,22 +59,15 @@ static void reference(run *t) {
     }
 }
 
-/* An input that has only the rows whose logits are wanted. All its rows hold numbers, so that a body that computes too
- * many rows leaves a number where none belongs. */
-static int logit_input(harness *h, const char *name, int64_t cols) {
-    int id = harness_input(h, name, cols);
-    harness_build(h)->g->tensors[id].dim[0] = GRAPH_M_LOGIT;
-    return id;
-}
-
 static run open_run(dtype type, shape s) {
     run t = {.s = s, .want = calloc((size_t)ROWS * s.n, sizeof(double))};
     assert_non_null(t.want);
     t.h = harness_new(
         (harness_config){.seed = s.n * 1000 + s.k, .workers = s.workers, .lanes = s.lanes, .weight_dtype = type});
     build *b = harness_build(t.h);
-    t.x = s.logit_rows ? logit_input(t.h, "x", s.k) : harness_input(t.h, "x", s.k);
-    t.residual = s.logit_rows ? logit_input(t.h, "residual", s.n) : harness_input(t.h, "residual", s.n);
+    input_of input = s.input ? s.input : harness_input;
+    t.x = input(t.h, "x", s.k);
+    t.residual = input(t.h, "residual", s.n);
     op_spec op = {.kind = "linear_residual",
                   .name = "proj",
                   .in = {t.x, t.residual},
@@ -80,7 +92,7 @@ static void check(dtype type, shape s) {
         harness_run(t.h, rows[i], 0, NULL, last);
         reference(&t);
         const float *got = harness_tensor(t.h, t.out);
-        uint32_t first = s.logit_rows && last ? rows[i] - 1 : 0;
+        uint32_t first = s.input == logit_input && last ? rows[i] - 1 : 0;
         harness_compare(&keel_op_linear_residual, "linear_residual", got + (size_t)first * s.n,
                         t.want + (size_t)first * s.n, rows[i] - first, s.n, s.n, s.n);
         for (uint32_t r = 0; r < ROWS; r++) {
@@ -101,8 +113,10 @@ static void against_double(void **state) {
             check(types[t], (shape){.n = 64, .k = 96, .workers = 2, .lanes = lanes});
             check(types[t], (shape){.n = 83, .k = 129, .bias = true, .workers = 7, .lanes = lanes});
             check(types[t], (shape){.n = 200, .k = 333, .workers = 3, .lanes = lanes});
-            check(types[t], (shape){.n = 200, .k = 64, .bias = true, .logit_rows = true, .workers = 2, .lanes = lanes});
-            check(types[t], (shape){.n = 35, .k = 20, .logit_rows = true, .workers = 7, .lanes = lanes});
+            check(types[t],
+                  (shape){.n = 200, .k = 64, .bias = true, .input = logit_input, .workers = 2, .lanes = lanes});
+            check(types[t], (shape){.n = 120, .k = 500, .input = computed_input, .workers = 1 + lanes, .lanes = lanes});
+            check(types[t], (shape){.n = 35, .k = 20, .input = logit_input, .workers = 7, .lanes = lanes});
         }
     }
 }

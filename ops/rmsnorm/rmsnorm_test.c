@@ -94,6 +94,26 @@ static void logit_rows_stay(void **state) {
     harness_close(h);
 }
 
+/* An input that another op computes must be waited for. */
+static void waits_for_input(void **state) {
+    (void)state;
+    enum { N = 700 };
+    harness *h = harness_new((harness_config){.seed = 6, .workers = 3});
+    int a = harness_input(h, "a", N), b = harness_input(h, "b", N);
+    int x = build_op(harness_build(h), (op_spec){.kind = "add", .name = "x", .in = {a, b}});
+    op_spec spec = {
+        .kind = "rmsnorm", .name = "norm", .in = {x}, .weight = {{.key = "w", .dim = {N}}}, .attr = {{"eps", 1e-6}}};
+    int out = build_op(harness_build(h), spec);
+    harness_ready(h);
+    double want[ROWS * N];
+    for (int i = 0; i < 5; i++) {
+        harness_run(h, ROWS, 0, NULL, true);
+        reference(h, x, N, 1e-6, ROWS, want);
+        harness_compare(&keel_op_rmsnorm, "rmsnorm of a sum", harness_tensor(h, out), want, ROWS, N, N, N);
+    }
+    harness_close(h);
+}
+
 /* A row gives the same bits alone and among sixteen. */
 static void rows_do_not_meet(void **state) {
     (void)state;
@@ -147,6 +167,7 @@ static void bad_shapes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(against_double), cmocka_unit_test(logit_rows_stay),
-                                       cmocka_unit_test(rows_do_not_meet), cmocka_unit_test(bad_shapes)};
+                                       cmocka_unit_test(waits_for_input), cmocka_unit_test(rows_do_not_meet),
+                                       cmocka_unit_test(bad_shapes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

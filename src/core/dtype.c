@@ -64,7 +64,7 @@ uint16_t f16_from_f32(float f) {
     uint32_t sign = (x.u >> 16) & 0x8000u, magnitude = x.u & 0x7fffffffu;
     if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
     if (magnitude >= 0x47800000u) return (uint16_t)(sign | 0x7c00u); /* 2^16 and more */
-    if (magnitude < 0x38800000u) {                                   /* below 2^-14: adding 2^-1 × 2^0 leaves units of 2^-24 */
+    if (magnitude < 0x38800000u) { /* below 2^-14: adding 2^-1 × 2^0 leaves units of 2^-24 */
         x.u = magnitude;
         x.f += 0.5f;
         return (uint16_t)(sign | (x.u - 0x3f000000u));

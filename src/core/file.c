@@ -88,7 +88,11 @@ bool file_is_dir(const char *path) {
 }
 
 keel_status file_writer_open(const char *path, file_writer *w, keel_error *err) {
+    struct stat st;
     *w = (file_writer){.fd = -1};
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        return error_set(err, KEEL_USAGE, "%s: exists and is no regular file; name another", path);
+    }
     size_t n = strlen(path) + 32;
     w->path = mem_alloc(n);
     w->tmp_path = mem_alloc(n);

@@ -7,7 +7,8 @@
  *   storer    all consumer lanes done before; moves results to buffers; the event is triggered after
  *
  * Each body runs on every lane of its role: split the work with kb_share(). Buffers that other tasks write may be read
- * by launcher, consumer and storer, never by the loader. Only buffers that the op's tile function declared are touched. */
+ * by launcher, consumer and storer, never by the loader. Only buffers that the op's tile function declared are touched.
+ */
 #ifndef KEEL_DEVICE_BODY_H
 #define KEEL_DEVICE_BODY_H
 
@@ -22,9 +23,7 @@ void kb_bulk(kp_ctx *c, void *dst, const void *src, kp_u32 bytes);
 KP_FN void *kb_region(const kp_ctx *c, kp_u32 i) { return c->worker->smem + c->task->region_offset[i]; }
 KP_FN const void *kb_params(const kp_ctx *c) { return c->worker->launch->instances[c->task->instance].params; }
 /* By position: inputs, weights, outputs, scratch, as the op's header numbers them. Null where the graph bound none. */
-KP_FN void *kb_buffer(const kp_ctx *c, kp_u32 i) {
-    return c->worker->launch->instances[c->task->instance].buffer[i];
-}
+KP_FN void *kb_buffer(const kp_ctx *c, kp_u32 i) { return c->worker->launch->instances[c->task->instance].buffer[i]; }
 KP_FN const kp_step *kb_step(const kp_ctx *c) { return c->worker->launch->step; }
 KP_FN kp_u32 kb_rows_live(const kp_ctx *c) { return kb_step(c)->n_rows; }
 

@@ -43,11 +43,11 @@ typedef struct kp_step {
 typedef struct kp_request {
     const kp_u32 *prompt; /* [n_prompt] */
     kp_u32 n_prompt;
-    kp_u32 chunk;   /* rows a prefill pass carries, 1..KP_M_MAX */
-    kp_u32 max_new; /* stop after this many tokens; 0: the prompt is passed through and nothing is emitted */
-    kp_u32 start;   /* position of the first prompt token: what lies before is in the KV pages already */
-    kp_u32 all_logits; /* 1: logits of every row, not only of the rows that predict */
-    kp_u32 max_seq; /* positions the KV pages hold */
+    kp_u32 chunk;          /* rows a prefill pass carries, 1..KP_M_MAX */
+    kp_u32 max_new;        /* stop after this many tokens; 0: the prompt is passed through and nothing is emitted */
+    kp_u32 start;          /* position of the first prompt token: what lies before is in the KV pages already */
+    kp_u32 all_logits;     /* 1: logits of every row, not only of the rows that predict */
+    kp_u32 max_seq;        /* positions the KV pages hold */
     const kp_u32 *stop_id; /* [n_stop] tokens that end the generation */
     kp_u32 n_stop;
     const kp_u32 *forced; /* [n_forced] teacher forcing: token i+1 is fed from here, not from the prediction; or null */
@@ -64,7 +64,7 @@ typedef struct kp_request {
 
 /* Where the generation stands. Written by step_begin and by the op that picks the token, in event order. */
 typedef struct kp_state {
-    kp_u32 cursor; /* prompt tokens consumed */
+    kp_u32 cursor;   /* prompt tokens consumed */
     kp_u32 position; /* next position to fill */
     kp_u32 n_out;
     kp_u32 last_token;

@@ -29,7 +29,7 @@ enum kp_role {
 #define X(NAME, number, text) KP_##NAME = number,
     KP_ROLE_MAP(X)
 #undef X
-    KP_ROLES = 5
+        KP_ROLES = 5
 };
 
 #define KP_ROLE_BIT(role) (1u << (role))

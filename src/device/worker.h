@@ -23,7 +23,7 @@ typedef struct kp_event {
 /* One op of the graph as bound to memory. */
 enum { KP_BUFFERS = 12 };
 typedef struct kp_instance {
-    const void *params; /* the op's own parameter struct */
+    const void *params;       /* the op's own parameter struct */
     void *buffer[KP_BUFFERS]; /* inputs, then weights, then outputs, then scratch, in the op's order */
 } kp_instance;
 

@@ -14,8 +14,10 @@ enum { CONFIG_MAX_BYTES = 16 << 20, STOP_IDS_MAX = 64 };
 
 keel_status api_check_size(const char *what, size_t given, size_t mine, keel_error *err) {
     if (given == mine) return KEEL_OK;
-    return error_set(err, KEEL_USAGE, "%s: struct_size is %zu, this library expects %zu; start from the INITIALIZER and build against its header",
-                     what, given, mine);
+    return error_set(
+        err, KEEL_USAGE,
+        "%s: struct_size is %zu, this library expects %zu; start from the INITIALIZER and build against its header",
+        what, given, mine);
 }
 
 const char *keel_geometry_name(size_t i) {
@@ -37,7 +39,8 @@ static keel_status synth_config(const char *synth, json_t **out, const char **fi
 }
 
 static keel_status folder_config(const char *dir, json_t **out, char **file, keel_error *err) {
-    if (file_exists(dir) && !file_is_dir(dir)) return error_set(err, KEEL_USAGE, "%s: is a file; give the checkpoint's folder", dir);
+    if (file_exists(dir) && !file_is_dir(dir))
+        return error_set(err, KEEL_USAGE, "%s: is a file; give the checkpoint's folder", dir);
     *file = path_join(dir, "config.json");
     if (!*file) return KEEL_NOMEM_AT(err, dir);
     return json_read(*file, CONFIG_MAX_BYTES, out, err);
@@ -48,13 +51,16 @@ static keel_status take_stop_ids(keel_model *m, const char *file, const json_t *
     const json_t *eos = json_object_get(config, "eos_token_id");
     if (!eos || json_is_null(eos) || m->n_stop_ids) return KEEL_OK;
     size_t n = json_is_array(eos) ? json_array_size(eos) : 1;
-    if (n > STOP_IDS_MAX) return error_set(err, KEEL_RANGE, "%s: \"eos_token_id\" lists %zu ids, more than %d", file, n, STOP_IDS_MAX);
+    if (n > STOP_IDS_MAX)
+        return error_set(err, KEEL_RANGE, "%s: \"eos_token_id\" lists %zu ids, more than %d", file, n, STOP_IDS_MAX);
     m->stop_ids = mem_calloc(n + 1, sizeof *m->stop_ids);
     if (!m->stop_ids) return KEEL_NOMEM_AT(err, file);
     for (size_t i = 0; i < n; i++) {
         const json_t *id = json_is_array(eos) ? json_array_get(eos, i) : eos;
-        if (!json_is_integer(id)) return error_set(err, KEEL_FORMAT, "%s: \"eos_token_id\" must be an id or a list of ids", file);
-        if (json_integer_value(id) < 0 || json_integer_value(id) >= m->graph->vocab) continue; /* no such row: it can never come */
+        if (!json_is_integer(id))
+            return error_set(err, KEEL_FORMAT, "%s: \"eos_token_id\" must be an id or a list of ids", file);
+        if (json_integer_value(id) < 0 || json_integer_value(id) >= m->graph->vocab)
+            continue; /* no such row: it can never come */
         m->stop_ids[m->n_stop_ids++] = (int32_t)json_integer_value(id);
     }
     return KEEL_OK;
@@ -79,14 +85,17 @@ static keel_status open_tokenizer(keel_model *m, keel_error *err) {
     if (!file) return KEEL_NOMEM_AT(err, m->path);
     keel_status s = file_exists(file) ? tokenizer_open(file, &m->tokenizer, err) : KEEL_OK;
     if (s == KEEL_OK && m->tokenizer && tokenizer_vocab(m->tokenizer) > m->graph->vocab) {
-        s = error_set(err, KEEL_FORMAT, "%s: has %u ids, but the embedding of the model has %lld rows; the tokenizer belongs to another model", file,
-                      tokenizer_vocab(m->tokenizer), (long long)m->graph->vocab);
+        s = error_set(
+            err, KEEL_FORMAT,
+            "%s: has %u ids, but the embedding of the model has %lld rows; the tokenizer belongs to another model",
+            file, tokenizer_vocab(m->tokenizer), (long long)m->graph->vocab);
     }
     mem_free(file);
     return s;
 }
 
-static keel_status open_parts(keel_model *m, const keel_model_options *o, const json_t *config, const char *file, keel_error *err) {
+static keel_status open_parts(keel_model *m, const keel_model_options *o, const json_t *config, const char *file,
+                              keel_error *err) {
     model_options mo = {.layer_first = 0, .layer_last = -1, .sample = o->sampling};
     if (o->layer_slice) {
         mo.layer_first = o->layer_first;
@@ -103,7 +112,8 @@ static keel_status open_parts(keel_model *m, const keel_model_options *o, const 
     return weights_bind(m->weights, m->graph, err);
 }
 
-/* A plan depends on the weights' types: with graph_only they are read from the checkpoint's headers where there is one. */
+/* A plan depends on the weights' types: with graph_only they are read from the checkpoint's headers where there is one.
+ */
 static keel_status plan_types(keel_model *m, keel_error *err) {
     keel_error ignored = KEEL_ERROR_INITIALIZER;
     if (!m->path || weights_open(m->path, &m->weights, &ignored) != KEEL_OK) return KEEL_OK;
@@ -112,7 +122,8 @@ static keel_status plan_types(keel_model *m, keel_error *err) {
 
 keel_status keel_model_open(const keel_model_options *options, keel_model **out, keel_error *err) {
     KEEL_TRY(api_check_size("keel_model_options", options->struct_size, sizeof *options, err));
-    if (!options->path == !options->synth) return error_set(err, KEEL_USAGE, "give a checkpoint folder or a synthetic geometry, one of them");
+    if (!options->path == !options->synth)
+        return error_set(err, KEEL_USAGE, "give a checkpoint folder or a synthetic geometry, one of them");
     keel_model *m = mem_calloc(1, sizeof *m);
     if (!m) return KEEL_NOMEM_AT(err, "model");
     json_t *config = NULL;
@@ -151,10 +162,14 @@ void keel_model_close(keel_model *m) {
 }
 
 void keel_model_info_get(const keel_model *m, keel_model_info *out) {
-    *out = (keel_model_info){.architecture = m->graph->architecture, .n_layers = (uint32_t)m->graph->n_layers,
-                             .vocab = (uint64_t)m->graph->vocab, .hidden = (uint64_t)m->graph->hidden,
-                             .max_position = (uint64_t)m->graph->max_position, .has_tokenizer = m->tokenizer != NULL,
-                             .stop_ids = m->stop_ids, .n_stop_ids = m->n_stop_ids};
+    *out = (keel_model_info){.architecture = m->graph->architecture,
+                             .n_layers = (uint32_t)m->graph->n_layers,
+                             .vocab = (uint64_t)m->graph->vocab,
+                             .hidden = (uint64_t)m->graph->hidden,
+                             .max_position = (uint64_t)m->graph->max_position,
+                             .has_tokenizer = m->tokenizer != NULL,
+                             .stop_ids = m->stop_ids,
+                             .n_stop_ids = m->n_stop_ids};
     for (int id = 1; id <= m->graph->n_tensors; id++) {
         const graph_tensor *t = graph_tensor_at(m->graph, id);
         if (t->kind == TENSOR_WEIGHT) out->weight_bytes += (uint64_t)graph_elements(t) * dtype_bytes(t->dtype);
@@ -163,16 +178,18 @@ void keel_model_info_get(const keel_model *m, keel_model_info *out) {
 
 static keel_status need_tokenizer(const keel_model *m, keel_error *err) {
     if (m->tokenizer) return KEEL_OK;
-    return error_set(err, KEEL_MISSING, "%s: has no tokenizer.json; give token ids instead of text", m->path ? m->path : "the synthetic model");
+    return error_set(err, KEEL_MISSING, "%s: has no tokenizer.json; give token ids instead of text",
+                     m->path ? m->path : "the synthetic model");
 }
 
-keel_status keel_encode(const keel_model *m, const char *text, size_t bytes, bool add_special, int32_t **ids, size_t *n_ids, keel_error *err) {
+keel_status keel_encode(const keel_model *m, const char *text, size_t bytes, bool add_special, int32_t **ids,
+                        size_t *n_ids, keel_error *err) {
     KEEL_TRY(need_tokenizer(m, err));
     return tokenizer_encode(m->tokenizer, text, bytes, add_special, ids, n_ids, err);
 }
 
-keel_status keel_chat_encode(const keel_model *m, const char *system, const char *user, size_t user_bytes, int32_t **ids, size_t *n_ids,
-                             int32_t *stop_id, keel_error *err) {
+keel_status keel_chat_encode(const keel_model *m, const char *system, const char *user, size_t user_bytes,
+                             int32_t **ids, size_t *n_ids, int32_t *stop_id, keel_error *err) {
     KEEL_TRY(need_tokenizer(m, err));
     KEEL_TRY(chat_encode(m->tokenizer, m->path, system, user, user_bytes, ids, n_ids, err));
     if (stop_id) *stop_id = chat_end_of_turn(m->tokenizer);

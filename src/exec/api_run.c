@@ -23,12 +23,19 @@ static keel_status plan_wrap(plan *p, keel_plan **out, keel_error *err) {
 
 keel_status keel_plan_build(const keel_model *m, const keel_plan_options *o, keel_plan **out, keel_error *err) {
     KEEL_TRY(api_check_size("keel_plan_options", o->struct_size, sizeof *o, err));
-    plan_options p = {.arch = o->arch ? o->arch : "cpu", .workers = o->workers, .m_max = o->batch, .max_seq = o->max_seq,
-                      .page_tokens = o->page_tokens, .kv_splits = o->kv_splits, .allow_absent = o->allow_absent, .levers = o->levers,
+    plan_options p = {.arch = o->arch ? o->arch : "cpu",
+                      .workers = o->workers,
+                      .m_max = o->batch,
+                      .max_seq = o->max_seq,
+                      .page_tokens = o->page_tokens,
+                      .kv_splits = o->kv_splits,
+                      .allow_absent = o->allow_absent,
+                      .levers = o->levers,
                       .n_levers = o->n_levers};
     if (!p.workers && strcmp(p.arch, "cpu") == 0) p.workers = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
     if (m->graph->max_position > 0 && p.max_seq > m->graph->max_position) {
-        return error_set(err, KEEL_RANGE, "--max-seq %u: the model was made for %lld positions", p.max_seq, (long long)m->graph->max_position);
+        return error_set(err, KEEL_RANGE, "--max-seq %u: the model was made for %lld positions", p.max_seq,
+                         (long long)m->graph->max_position);
     }
     plan *built;
     KEEL_TRY(plan_build(m->graph, &p, &built, err));
@@ -84,10 +91,18 @@ void keel_plan_close(keel_plan *k) {
 keel_status keel_plan_info_get(const keel_plan *k, keel_plan_info *out, keel_error *err) {
     const plan *p = k->plan;
     plan_cost cost = plan_total_cost(p);
-    keel_plan_info info = {.arch = p->arch, .workers = p->workers, .batch = p->m_max, .max_seq = p->max_seq, .page_tokens = p->page_tokens,
-                           .n_tasks = p->n_tasks, .n_events = p->n_events, .n_phases = p->n_phases,
-                           .complete = plan_check_bodies(p, NULL) == KEEL_OK, .weight_bytes = cost.weight_bytes,
-                           .other_bytes = cost.other_bytes, .flops = cost.flops};
+    keel_plan_info info = {.arch = p->arch,
+                           .workers = p->workers,
+                           .batch = p->m_max,
+                           .max_seq = p->max_seq,
+                           .page_tokens = p->page_tokens,
+                           .n_tasks = p->n_tasks,
+                           .n_events = p->n_events,
+                           .n_phases = p->n_phases,
+                           .complete = plan_check_bodies(p, NULL) == KEEL_OK,
+                           .weight_bytes = cost.weight_bytes,
+                           .other_bytes = cost.other_bytes,
+                           .flops = cost.flops};
     for (uint32_t i = 0; i < p->n_buffers; i++) {
         const plan_buffer *b = &p->buffers[i];
         if (b->kind != BUFFER_CACHE) continue;
@@ -99,9 +114,11 @@ keel_status keel_plan_info_get(const keel_plan *k, keel_plan_info *out, keel_err
     return KEEL_OK;
 }
 
-keel_status keel_session_open(const keel_model *m, const keel_plan *k, const keel_session_options *o, keel_session **out, keel_error *err) {
+keel_status keel_session_open(const keel_model *m, const keel_plan *k, const keel_session_options *o,
+                              keel_session **out, keel_error *err) {
     KEEL_TRY(api_check_size("keel_session_options", o->struct_size, sizeof *o, err));
-    if (!m->weights) return error_set(err, KEEL_USAGE, "the model was opened without weights (graph_only); open it whole to run");
+    if (!m->weights)
+        return error_set(err, KEEL_USAGE, "the model was opened without weights (graph_only); open it whole to run");
     keel_session *s = mem_calloc(1, sizeof *s);
     if (!s) return KEEL_NOMEM_AT(err, "session");
     s->model = m;
@@ -131,9 +148,17 @@ keel_status keel_session_run(keel_session *s, const keel_request *r, keel_result
     if (r->n_prompt > UINT32_MAX || r->n_stop_ids > UINT32_MAX || r->n_forced > UINT32_MAX) {
         return error_set(err, KEEL_RANGE, "a list of ids is longer than 2^32");
     }
-    kp_request q = {.prompt = (const kp_u32 *)r->prompt, .n_prompt = (kp_u32)r->n_prompt, .max_new = r->max_new_tokens,
-                    .stop_id = (const kp_u32 *)r->stop_ids, .n_stop = (kp_u32)r->n_stop_ids, .forced = (const kp_u32 *)r->forced,
-                    .n_forced = (kp_u32)r->n_forced, .temperature = r->temperature, .top_p = r->top_p, .top_k = r->top_k, .seed = r->seed,
+    kp_request q = {.prompt = (const kp_u32 *)r->prompt,
+                    .n_prompt = (kp_u32)r->n_prompt,
+                    .max_new = r->max_new_tokens,
+                    .stop_id = (const kp_u32 *)r->stop_ids,
+                    .n_stop = (kp_u32)r->n_stop_ids,
+                    .forced = (const kp_u32 *)r->forced,
+                    .n_forced = (kp_u32)r->n_forced,
+                    .temperature = r->temperature,
+                    .top_p = r->top_p,
+                    .top_k = r->top_k,
+                    .seed = r->seed,
                     .logits = r->logits};
     session_result out;
     KEEL_TRY(session_run(s->session, &q, pass_token, (void *)(uintptr_t)r, &out, err));

@@ -6,15 +6,18 @@
 
 #include <string.h>
 
-keel_status keel_convert_gguf(const char *gguf_path, const char *out_dir, const char *dtype_text, keel_progress progress, void *user,
-                              keel_error *err) {
+keel_status keel_convert_gguf(const char *gguf_path, const char *out_dir, const char *dtype_text,
+                              keel_progress progress, void *user, keel_error *err) {
     if (strcmp(dtype_text, "f32") != 0 && strcmp(dtype_text, "bf16") != 0) {
         return error_set(err, KEEL_USAGE, "--dtype %s: f32 or bf16", dtype_text);
     }
-    return gguf_convert(gguf_path, out_dir, strcmp(dtype_text, "f32") == 0 ? DTYPE_F32 : DTYPE_BF16, progress, user, err);
+    return gguf_convert(gguf_path, out_dir, strcmp(dtype_text, "f32") == 0 ? DTYPE_F32 : DTYPE_BF16, progress, user,
+                        err);
 }
 
-keel_status keel_file_save(const char *path, const void *data, size_t bytes, keel_error *err) { return file_write(path, data, bytes, err); }
+keel_status keel_file_save(const char *path, const void *data, size_t bytes, keel_error *err) {
+    return file_write(path, data, bytes, err);
+}
 
 keel_status keel_logits_save(const char *path, const float *logits, uint64_t n, uint64_t vocab, keel_error *err) {
     safetensor_decl decl = {.name = "logits", .dtype = DTYPE_F32, .rank = 2, .dim = {(int64_t)n, (int64_t)vocab}};

@@ -31,7 +31,9 @@ static double seconds_now(void) {
 
 static void meet(meter *m, uint32_t round) {
     __atomic_fetch_add(&m->arrived, 1, __ATOMIC_ACQ_REL);
-    while (__atomic_load_n(&m->arrived, __ATOMIC_ACQUIRE) < m->threads * round && !__atomic_load_n(&m->abandoned, __ATOMIC_ACQUIRE)) sched_yield();
+    while (__atomic_load_n(&m->arrived, __ATOMIC_ACQUIRE) < m->threads * round &&
+           !__atomic_load_n(&m->abandoned, __ATOMIC_ACQUIRE))
+        sched_yield();
 }
 
 /* Eight sums, so that additions do not hold the loads back. */
@@ -58,7 +60,8 @@ static void *reader_main(void *argument) {
 static keel_status read_all(meter *m, reader *readers, keel_error *err) {
     uint32_t started = 0;
     keel_status s = KEEL_OK;
-    while (started < m->threads && pthread_create(&readers[started].thread, NULL, reader_main, &readers[started]) == 0) started++;
+    while (started < m->threads && pthread_create(&readers[started].thread, NULL, reader_main, &readers[started]) == 0)
+        started++;
     if (started < m->threads) {
         __atomic_store_n(&m->abandoned, 1, __ATOMIC_RELEASE);
         s = error_set(err, KEEL_NOMEM, "read bandwidth: cannot start %u threads", m->threads);
@@ -70,17 +73,22 @@ static keel_status read_all(meter *m, reader *readers, keel_error *err) {
 keel_status keel_read_bandwidth(uint32_t threads, uint64_t bytes, uint32_t repeats, double *best, keel_error *err) {
     enum { MOST = 256, MOST_REPEATS = 1000 };
     if (!threads || threads > MOST || !repeats || repeats > MOST_REPEATS || bytes < 4096u * threads) {
-        return error_set(err, KEEL_RANGE, "read bandwidth: 1..%d threads, 1..%d repeats, at least 4096 bytes a thread", MOST, MOST_REPEATS);
+        return error_set(err, KEEL_RANGE, "read bandwidth: 1..%d threads, 1..%d repeats, at least 4096 bytes a thread",
+                         MOST, MOST_REPEATS);
     }
     meter m = {.threads = threads, .repeats = repeats};
     uint64_t *data = mem_aligned(4096, bytes);
     reader *readers = mem_calloc(threads, sizeof *readers);
     double *seconds = mem_calloc((size_t)threads * repeats, sizeof *seconds);
     size_t words = bytes / 8 / threads;
-    keel_status s = data && readers && seconds ? KEEL_OK : error_set(err, KEEL_NOMEM, "read bandwidth: cannot get %llu bytes", (unsigned long long)bytes);
+    keel_status s = data && readers && seconds ? KEEL_OK
+                                               : error_set(err, KEEL_NOMEM, "read bandwidth: cannot get %llu bytes",
+                                                           (unsigned long long)bytes);
     if (s == KEEL_OK) {
         memset(data, 1, bytes);
-        for (uint32_t i = 0; i < threads; i++) readers[i] = (reader){.meter = &m, .data = data + i * words, .words = words, .seconds = seconds + (size_t)i * repeats};
+        for (uint32_t i = 0; i < threads; i++)
+            readers[i] = (reader){
+                .meter = &m, .data = data + i * words, .words = words, .seconds = seconds + (size_t)i * repeats};
         s = read_all(&m, readers, err);
     }
     double least = 0;

@@ -8,7 +8,6 @@
 #include "device/emit.h"
 #include "device/protocol.h"
 
-
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -48,7 +47,7 @@ typedef struct cpu_worker {
     cpu_lane lane[FIBERS];
     int n_lanes; /* the copy agent is the last */
     cpu_copy copy[COPIES];
-    uint32_t posted; /* copies waiting for the agent */
+    uint32_t posted;     /* copies waiting for the agent */
     uint32_t lanes_left; /* orders what the fibers did before the end of the thread */
     uint64_t progress;
     uint32_t random;
@@ -61,8 +60,8 @@ struct cpu_engine {
     cpu_config config;
     cpu_worker *workers;
     uint32_t n_workers;
-    uint32_t spins;      /* polls before the thread offers its core */
-    uint32_t n_left;     /* workers that have left */
+    uint32_t spins;  /* polls before the thread offers its core */
+    uint32_t n_left; /* workers that have left */
     bool started;
 };
 
@@ -91,7 +90,9 @@ void kb_bulk(kp_ctx *c, void *dst, const void *src, kp_u32 bytes) {
         for (int i = 0; i < COPIES; i++) {
             uint32_t expected = COPY_FREE;
             cpu_copy *copy = &w->copy[i];
-            if (!__atomic_compare_exchange_n(&copy->state, &expected, COPY_TAKEN, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) continue;
+            if (!__atomic_compare_exchange_n(&copy->state, &expected, COPY_TAKEN, 0, __ATOMIC_ACQUIRE,
+                                             __ATOMIC_RELAXED))
+                continue;
             copy->dst = dst;
             copy->src = src;
             copy->bytes = bytes;
@@ -227,7 +228,8 @@ static bool worker_open(cpu_engine *e, uint32_t index) {
     cpu_worker *w = &e->workers[index];
     uint32_t lanes = e->config.lanes;
     w->engine = e;
-    w->w = (kp_worker){.index = index, .lanes = lanes, .n_pages = e->config.n_pages, .page_bytes = e->config.page_bytes};
+    w->w =
+        (kp_worker){.index = index, .lanes = lanes, .n_pages = e->config.n_pages, .page_bytes = e->config.page_bytes};
     w->w.launch = e->launch;
     w->w.smem = mem_aligned(4096, (size_t)e->config.n_pages * e->config.page_bytes);
     w->w.page_free = mem_calloc(e->config.n_pages, sizeof *w->w.page_free);

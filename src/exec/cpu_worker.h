@@ -7,8 +7,8 @@
 #include "device/body.h"
 
 typedef struct cpu_config {
-    uint32_t lanes;      /* lanes a role, 1 or 2; 0 = 1 */
-    uint32_t seed;       /* 0: fixed order; else fibers and copies run in an order drawn from it */
+    uint32_t lanes; /* lanes a role, 1 or 2; 0 = 1 */
+    uint32_t seed;  /* 0: fixed order; else fibers and copies run in an order drawn from it */
     uint32_t n_pages, page_bytes;
     const kb_body *bodies; /* [body index][KP_ROLES]; borrowed */
 } cpu_config;
@@ -25,7 +25,8 @@ uint64_t cpu_engine_progress(const cpu_engine *e);
 bool cpu_engine_done(const cpu_engine *e);
 /* Waits for all workers to leave. */
 void cpu_engine_join(cpu_engine *e);
-/* What lane (worker, role, lane) waited for when it last waited; false once it has left in good order. Only after join. */
+/* What lane (worker, role, lane) waited for when it last waited; false once it has left in good order. Only after join.
+ */
 bool cpu_engine_stuck(const cpu_engine *e, uint32_t worker, uint32_t role, uint32_t lane, kp_hint *hint, kp_ctx *at);
 void cpu_engine_close(cpu_engine *e);
 

@@ -10,15 +10,22 @@ static const char *const role_name[] = {
 };
 
 static void what_text(char *out, size_t cap, const plan *p, const kp_launch *l, const kp_hint *h, uint32_t iteration) {
-    static const char *const names[] = {"the next task", "its pages to be claimed", "its events", "its inputs to land", "the consumer's result",
-                                        "a free instruction slot", "its sister lane", "the other workers at the iteration border",
-                                        "worker 0's go word", "a copy"};
+    static const char *const names[] = {"the next task",
+                                        "its pages to be claimed",
+                                        "its events",
+                                        "its inputs to land",
+                                        "the consumer's result",
+                                        "a free instruction slot",
+                                        "its sister lane",
+                                        "the other workers at the iteration border",
+                                        "worker 0's go word",
+                                        "a copy"};
     if (h->what >= KP_WHAT_EVENT) {
         uint32_t e = h->what - KP_WHAT_EVENT;
         const plan_phase *ph = &p->phases[p->events[e].phase];
         uint32_t target = p->events[e].triggers * (iteration + 1);
-        snprintf(out, cap, "event %u (%u of %u triggers; from %u tasks of %s)", e, l->events[e].count, target, p->events[e].triggers,
-                 p->instances[ph->instance].name);
+        snprintf(out, cap, "event %u (%u of %u triggers; from %u tasks of %s)", e, l->events[e].count, target,
+                 p->events[e].triggers, p->instances[ph->instance].name);
     } else if (h->what >= KP_WHAT_PAGE) {
         snprintf(out, cap, "page %u", h->what - KP_WHAT_PAGE);
     } else {
@@ -37,8 +44,10 @@ keel_status hang_report(const plan *p, const cpu_engine *e, const kp_launch *l, 
             char what[256];
             if (!cpu_engine_stuck(e, w, r, 0, &h, &at) || h.what == KP_WHAT_ARRIVED) continue;
             what_text(what, sizeof what, p, l, &h, at.iteration);
-            const char *task = at.task && at.task->instance < p->n_instances ? p->instances[at.task->instance].name : "no task";
-            error_append(err, "  worker %u %s, iteration %u, %s: waits for %s", w, role_name[r], at.iteration, task, what);
+            const char *task =
+                at.task && at.task->instance < p->n_instances ? p->instances[at.task->instance].name : "no task";
+            error_append(err, "  worker %u %s, iteration %u, %s: waits for %s", w, role_name[r], at.iteration, task,
+                         what);
             listed++;
         }
     }

@@ -45,10 +45,11 @@ static keel_status bind_buffer(session *s, const weights *w, uint32_t i, uint64_
     switch (b->kind) {
     case BUFFER_WEIGHT:
         s->buffer[i] = (void *)(uintptr_t)weights_find(w, b->key, &type);
-        if (!s->buffer[i]) return error_set(err, KEEL_MISSING, "%s: the plan needs it and the model does not have it", b->key);
+        if (!s->buffer[i])
+            return error_set(err, KEEL_MISSING, "%s: the plan needs it and the model does not have it", b->key);
         if (type != b->dtype) {
-            return error_set(err, KEEL_FORMAT, "%s: the plan was made for %s, the model has %s; plan it again", b->key, dtype_name(b->dtype),
-                             dtype_name(type));
+            return error_set(err, KEEL_FORMAT, "%s: the plan was made for %s, the model has %s; plan it again", b->key,
+                             dtype_name(b->dtype), dtype_name(type));
         }
         break;
     case BUFFER_CONST:
@@ -76,7 +77,8 @@ static keel_status bind_memory(session *s, const weights *w, keel_error *err) {
     s->kv = map_zeroed(s->kv_bytes);
     s->buffer = mem_calloc((size_t)p->n_buffers + 1, sizeof *s->buffer);
     if (!s->arena || !s->kv || !s->buffer) {
-        return error_set(err, KEEL_NOMEM, "session: cannot map %llu bytes of KV pages and %llu of activations; use a smaller --max-seq",
+        return error_set(err, KEEL_NOMEM,
+                         "session: cannot map %llu bytes of KV pages and %llu of activations; use a smaller --max-seq",
                          (unsigned long long)s->kv_bytes, (unsigned long long)p->arena_bytes);
     }
     uint64_t kv_at = 0;
@@ -127,16 +129,30 @@ static keel_status session_bind(session *s, const weights *w, keel_error *err) {
     KEEL_TRY(bind_memory(s, w, err));
     KEEL_TRY(bind_tables(s, err));
     KEEL_TRY(make_page_table(s, err));
-    s->launch = (kp_launch){.n_workers = p->workers, .tasks = p->tasks, .queue = p->queue, .queue_first = p->queue_first,
-                            .waits = p->waits, .triggers = s->triggers, .events = s->events, .control = &s->control,
-                            .instances = s->instances, .step = &s->step, .state = &s->state, .request = &s->request};
-    cpu_config config = {.lanes = s->options.lanes, .seed = s->options.seed, .n_pages = p->n_pages, .page_bytes = p->page_bytes,
+    s->launch = (kp_launch){.n_workers = p->workers,
+                            .tasks = p->tasks,
+                            .queue = p->queue,
+                            .queue_first = p->queue_first,
+                            .waits = p->waits,
+                            .triggers = s->triggers,
+                            .events = s->events,
+                            .control = &s->control,
+                            .instances = s->instances,
+                            .step = &s->step,
+                            .state = &s->state,
+                            .request = &s->request};
+    cpu_config config = {.lanes = s->options.lanes,
+                         .seed = s->options.seed,
+                         .n_pages = p->n_pages,
+                         .page_bytes = p->page_bytes,
                          .bodies = s->bodies};
     return cpu_engine_open(&s->launch, &config, &s->engine, err);
 }
 
-keel_status session_open(const plan *p, const weights *w, const session_options *options, session **out, keel_error *err) {
-    if (strcmp(p->arch, "cpu") != 0) return error_set(err, KEEL_UNSUPPORTED, "the plan is for %s; this session runs cpu plans", p->arch);
+keel_status session_open(const plan *p, const weights *w, const session_options *options, session **out,
+                         keel_error *err) {
+    if (strcmp(p->arch, "cpu") != 0)
+        return error_set(err, KEEL_UNSUPPORTED, "the plan is for %s; this session runs cpu plans", p->arch);
     session *s = mem_calloc(1, sizeof *s);
     if (!s) return KEEL_NOMEM_AT(err, "session");
     s->p = p;
@@ -165,26 +181,29 @@ static keel_status check_request(const session *s, const kp_request *q, keel_err
     uint64_t last = (uint64_t)q->start + q->n_prompt + q->max_new;
     if (!q->n_prompt) return error_set(err, KEEL_USAGE, "the prompt is empty: give at least one token");
     if ((uint64_t)q->start + q->n_prompt > s->p->max_seq) {
-        return error_set(err, KEEL_RANGE, "the prompt has %u tokens; the KV pages hold %u; give a larger --max-seq", q->start + q->n_prompt,
-                         s->p->max_seq);
+        return error_set(err, KEEL_RANGE, "the prompt has %u tokens; the KV pages hold %u; give a larger --max-seq",
+                         q->start + q->n_prompt, s->p->max_seq);
     }
     if (last > (uint64_t)s->p->max_seq + 1) {
-        return error_set(err, KEEL_RANGE, "%u prompt tokens and %u new ones need %llu positions; the KV pages hold %u; give a larger --max-seq",
-                         q->n_prompt, q->max_new, (unsigned long long)last - 1, s->p->max_seq);
+        return error_set(
+            err, KEEL_RANGE,
+            "%u prompt tokens and %u new ones need %llu positions; the KV pages hold %u; give a larger --max-seq",
+            q->n_prompt, q->max_new, (unsigned long long)last - 1, s->p->max_seq);
     }
     for (uint32_t i = 0; i < q->n_prompt; i++) {
         if (q->prompt[i] >= s->p->vocab) {
-            return error_set(err, KEEL_RANGE, "token %u of the prompt is %d, outside the vocabulary of %llu", i, (int)q->prompt[i],
-                             (unsigned long long)s->p->vocab);
+            return error_set(err, KEEL_RANGE, "token %u of the prompt is %d, outside the vocabulary of %llu", i,
+                             (int)q->prompt[i], (unsigned long long)s->p->vocab);
         }
     }
     for (uint32_t i = 0; i < q->n_forced; i++) {
         if (q->forced[i] >= s->p->vocab) {
-            return error_set(err, KEEL_RANGE, "forced token %u is %d, outside the vocabulary of %llu", i, (int)q->forced[i],
-                             (unsigned long long)s->p->vocab);
+            return error_set(err, KEEL_RANGE, "forced token %u is %d, outside the vocabulary of %llu", i,
+                             (int)q->forced[i], (unsigned long long)s->p->vocab);
         }
     }
-    if (q->temperature > 0 && !s->p->sampling) return error_set(err, KEEL_USAGE, "a temperature needs a plan that samples; this one takes the argmax");
+    if (q->temperature > 0 && !s->p->sampling)
+        return error_set(err, KEEL_USAGE, "a temperature needs a plan that samples; this one takes the argmax");
     return KEEL_OK;
 }
 
@@ -244,8 +263,8 @@ static uint32_t watch(session *s, session_token on_token, void *user, bool *hung
     return drain_tokens(s, seen, on_token, user);
 }
 
-keel_status session_run(session *s, const kp_request *request, session_token on_token, void *user, session_result *result,
-                        keel_error *err) {
+keel_status session_run(session *s, const kp_request *request, session_token on_token, void *user,
+                        session_result *result, keel_error *err) {
     KEEL_TRY(prepare(s, request, err));
     bool hung = false;
     *result = (session_result){.start_ns = kb_now_ns()};

@@ -15,12 +15,14 @@ typedef struct session_options {
     uint32_t watchdog_s; /* abort after so many seconds without progress; 0 = 10 */
 } session_options;
 
-/* Binds p (borrowed) and w (borrowed; every weight buffer must be there in the plan's dtype). Refuses an incomplete plan
- * and one for another arch. KV pages and arena are mapped here, zeroed. */
-keel_status session_open(const plan *p, const weights *w, const session_options *options, session **out, keel_error *err);
+/* Binds p (borrowed) and w (borrowed; every weight buffer must be there in the plan's dtype). Refuses an incomplete
+ * plan and one for another arch. KV pages and arena are mapped here, zeroed. */
+keel_status session_open(const plan *p, const weights *w, const session_options *options, session **out,
+                         keel_error *err);
 void session_close(session *s);
 
-/* Called on the thread that runs session_run, as tokens come: index from 0, and when it was emitted (CLOCK_MONOTONIC). */
+/* Called on the thread that runs session_run, as tokens come: index from 0, and when it was emitted (CLOCK_MONOTONIC).
+ */
 typedef void (*session_token)(void *user, uint32_t index, uint32_t token, uint64_t ns);
 
 typedef struct session_result {
@@ -31,8 +33,8 @@ typedef struct session_result {
 
 /* One launch: the whole generation. request: the caller's part (page table, out, out_ns and vocab are the session's).
  * KEEL_HANG names the stuck lanes after the watchdog's time; the session can run again. */
-keel_status session_run(session *s, const kp_request *request, session_token on_token, void *user, session_result *result,
-                        keel_error *err);
+keel_status session_run(session *s, const kp_request *request, session_token on_token, void *user,
+                        session_result *result, keel_error *err);
 /* Asks the run to end after the iteration in flight. Any thread, any time. */
 void session_stop(session *s);
 

@@ -28,7 +28,7 @@ uint64_t gguf_type_bytes(uint32_t ggml_type, uint64_t n);
  * two and the vocabulary, not for the weights. The folder appears complete or not at all (it grows as OUT_DIR.tmp.PID
  * beside its place); an existing OUT_DIR is KEEL_USAGE. progress may be NULL: called with done and total bytes of
  * weights. */
-typedef void (*gguf_progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
+typedef bool (*gguf_progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
 keel_status gguf_convert(const char *gguf_path, const char *out_dir, dtype to, gguf_progress progress, void *user,
                          keel_error *err);
 

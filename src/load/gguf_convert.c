@@ -188,7 +188,9 @@ static keel_status emit(stream *s, const float *f32, size_t n, keel_error *err) 
     }
     KEEL_TRY(safetensors_writer_put(s->writer, out, n * dtype_bytes(s->to), err));
     s->done += n * dtype_bytes(s->to);
-    if (s->progress) s->progress(s->user, s->done, s->total);
+    if (s->progress && !s->progress(s->user, s->done, s->total)) {
+        return error_set(err, KEEL_ABORTED, "the conversion was stopped; nothing was written");
+    }
     return KEEL_OK;
 }
 

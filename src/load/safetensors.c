@@ -168,6 +168,8 @@ static keel_status header_read(safetensors *s, const shard *f, const json_t *hea
         *t = (safetensor){.name = arena_strdup(&s->arena, key), .file = f->file};
         if (!t->name) return KEEL_NOMEM_AT(err, f->file);
         KEEL_TRY(tensor_read(f, t->name, entry, t, err));
+        t->type_name = arena_strdup(&s->arena, json_string_value(json_object_get(entry, "dtype")));
+        if (!t->type_name) return KEEL_NOMEM_AT(err, f->file);
     }
     KEEL_TRY(places_check(f, s->tensors + s->count, n - s->count, err));
     s->count = n;

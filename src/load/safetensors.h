@@ -12,6 +12,7 @@ typedef struct safetensor {
     const char *name;
     const char *file; /* path of the shard it lies in */
     dtype dtype; /* DTYPE_COUNT: one that Keel does not know (I64, BOOL, …); whoever needs the tensor refuses it then */
+    const char *type_name; /* the dtype as the file spells it */
     int rank;
     int64_t dim[SAFETENSORS_MAX_RANK]; /* [rank], row-major; 0 is allowed */
     const void *data;                  /* into the map; as it lies, alignment only what the file gives */

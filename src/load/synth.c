@@ -148,8 +148,9 @@ static keel_status range_check(const char *key, int rank, const int64_t *dim, ui
 keel_status synth_fill(const char *key, uint32_t seed, int rank, const int64_t *dim, dtype t, uint64_t first,
                        uint64_t n, void *out, keel_error *err) {
     if (t != DTYPE_F32 && t != DTYPE_BF16 && t != DTYPE_F16) {
-        return error_set(err, KEEL_UNSUPPORTED, "synthetic tensor %s: dtype %s; synthetic weights come in F32, BF16 and F16",
-                         key, dtype_name(t));
+        return error_set(err, KEEL_UNSUPPORTED,
+                         "synthetic tensor %s: dtype %s; synthetic weights come in F32, BF16 and F16", key,
+                         dtype_name(t));
     }
     KEEL_TRY(range_check(key, rank, dim, first, n, err));
     synth_stream s = stream_of(key, seed, rank, dim);
@@ -159,8 +160,10 @@ keel_status synth_fill(const char *key, uint32_t seed, int rank, const int64_t *
         uint64_t run = (UINT64_C(1) << 32) - lo; /* i.hi is the same this far */
         if (run > n) run = n;
         uint32_t tail = hi * 0x85EBCA6Bu + s.name_hash;
-        if (t == DTYPE_F16) fill_f16(&s, lo, tail, (size_t)run, (uint16_t *)(void *)to);
-        else fill_fastest(&s, lo, tail, (size_t)run, t, to);
+        if (t == DTYPE_F16)
+            fill_f16(&s, lo, tail, (size_t)run, (uint16_t *)(void *)to);
+        else
+            fill_fastest(&s, lo, tail, (size_t)run, t, to);
         to += run * dtype_bytes(t);
         first += run;
         n -= run;

@@ -67,7 +67,8 @@ static keel_status find_missing(const weights *w, const graph *g, keel_error *er
     for (int id = 1; id <= g->n_tensors; id++) {
         const graph_tensor *t = graph_tensor_at(g, id);
         if (t->kind != TENSOR_WEIGHT || safetensors_find(w->files, t->key)) continue;
-        if (s == KEEL_OK) s = error_set(err, KEEL_MISSING, "%s: tensors that %s needs are missing:", w->dir, g->architecture);
+        if (s == KEEL_OK)
+            s = error_set(err, KEEL_MISSING, "%s: tensors that %s needs are missing:", w->dir, g->architecture);
         error_append(err, "  %s", t->key);
     }
     return s;
@@ -80,8 +81,10 @@ static keel_status check_tensor(const graph_tensor *t, const safetensor *f, keel
     bool type_ok = f->dtype == DTYPE_F32 || f->dtype == DTYPE_BF16 || f->dtype == DTYPE_F16;
     if (type_ok && strcmp(want, have) == 0) return so_far;
     if (so_far == KEEL_OK) error_set(err, KEEL_FORMAT, "%s: tensors that do not fit the model:", f->file);
-    if (strcmp(want, have) != 0) error_append(err, "  %s: shape %s, expected %s", t->key, have, want);
-    else error_append(err, "  %s: type %s, expected F32, BF16 or F16", t->key, dtype_name(f->dtype));
+    if (strcmp(want, have) != 0)
+        error_append(err, "  %s: shape %s, expected %s", t->key, have, want);
+    else
+        error_append(err, "  %s: type %s, expected F32, BF16 or F16", t->key, f->type_name);
     return KEEL_FORMAT;
 }
 
@@ -124,7 +127,8 @@ static void *fill_main(void *argument) {
         for (; chunk < base + chunks; chunk = __atomic_fetch_add(&f->next, 1, __ATOMIC_RELAXED)) {
             uint64_t first = (chunk - base) * SYNTH_CHUNK, some = n - first < SYNTH_CHUNK ? n - first : SYNTH_CHUNK;
             char *at = (char *)b->data + first * dtype_bytes(b->dtype);
-            keel_status s = synth_fill(b->key, f->w->seed, b->tensor->rank, b->tensor->dim, b->dtype, first, some, at, NULL);
+            keel_status s =
+                synth_fill(b->key, f->w->seed, b->tensor->rank, b->tensor->dim, b->dtype, first, some, at, NULL);
             if (s != KEEL_OK) __atomic_store_n(&f->status, s, __ATOMIC_RELAXED);
         }
         base += chunks;
@@ -140,7 +144,8 @@ static keel_status fill_all(weights *w, keel_error *err) {
     while (started < n - 1 && started < MOST && pthread_create(&threads[started], NULL, fill_main, &f) == 0) started++;
     fill_main(&f);
     for (long i = 0; i < started; i++) pthread_join(threads[i], NULL);
-    return f.status == KEEL_OK ? KEEL_OK : error_set(err, f.status, "synthetic weights: a tensor type that has no recipe");
+    return f.status == KEEL_OK ? KEEL_OK
+                               : error_set(err, f.status, "synthetic weights: a tensor type that has no recipe");
 }
 
 static keel_status bind_synth(weights *w, graph *g, keel_error *err) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lever table: optional changes, off by default, recorded in every plan made with them. With all levers off the plan
- * is byte-identical to the last accepted one. */
+/* The lever table: optional changes, off by default, recorded in every plan made with them. With all levers off the
+ * plan is byte-identical to the last accepted one. */
 #ifndef KEEL_PLAN_LEVER_H
 #define KEEL_PLAN_LEVER_H
 

@@ -95,14 +95,14 @@ typedef struct plan {
 } plan;
 
 typedef struct plan_options {
-    const char *arch;     /* "cpu" */
-    uint32_t workers;     /* 0: the arch's default, or what the caller's machine has */
-    uint32_t m_max;       /* 0: KP_M_MAX */
-    uint32_t max_seq;     /* 0: min(max_position, 4096) */
-    uint32_t page_tokens; /* 0: 64 */
-    uint32_t kv_splits;   /* 0: the op chooses */
-    bool no_reuse;        /* every activation keeps a buffer of its own (test mode) */
-    bool allow_absent;    /* plan even where bodies are missing; such a plan never runs */
+    const char *arch;          /* "cpu" */
+    uint32_t workers;          /* 0: the arch's default, or what the caller's machine has */
+    uint32_t m_max;            /* 0: KP_M_MAX */
+    uint32_t max_seq;          /* 0: min(max_position, 4096) */
+    uint32_t page_tokens;      /* 0: 64 */
+    uint32_t kv_splits;        /* 0: the op chooses */
+    bool no_reuse;             /* every activation keeps a buffer of its own (test mode) */
+    bool allow_absent;         /* plan even where bodies are missing; such a plan never runs */
     const char *const *levers; /* names from the lever table */
     uint32_t n_levers;
 } plan_options;
@@ -110,7 +110,8 @@ typedef struct plan_options {
 keel_status plan_build(const graph *g, const plan_options *options, plan **out, keel_error *err);
 void plan_close(plan *p);
 
-/* Names every body that is missing for a needed role on the plan's arch: KEEL_REFUSED with the list; KEEL_OK if complete. */
+/* Names every body that is missing for a needed role on the plan's arch: KEEL_REFUSED with the list; KEEL_OK if
+ * complete. */
 keel_status plan_check_bodies(const plan *p, keel_error *err);
 
 /* Sums over tasks, for one live row. */

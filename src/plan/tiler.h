@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an op's tile function talks to. It declares parameters, scratch and tasks; the planner makes queues, events, pages
- * and buffers from what each task reads and writes.
+/* What an op's tile function talks to. It declares parameters, scratch and tasks; the planner makes queues, events,
+ * pages and buffers from what each task reads and writes.
  *
  *   linear_params *p = tiler_params(t, sizeof *p);            once: the op's typed parameters, same bytes on every rank
  *   for each tile:
@@ -10,8 +10,8 @@
  *       tiler_region(t, REGION_X, bytes, KP_CONSUMER);        SMEM, released by that role
  *       tiler_cost(t, weight_bytes, other_bytes, flops);
  *
- * Every task implicitly reads the step record. Reads and writes of weights and constants need not be declared. A read of a
- * cache or scratch that the same op wrote uses the same units as the write. */
+ * Every task implicitly reads the step record. Reads and writes of weights and constants need not be declared. A read
+ * of a cache or scratch that the same op wrote uses the same units as the write. */
 #ifndef KEEL_PLAN_TILER_H
 #define KEEL_PLAN_TILER_H
 
@@ -44,8 +44,8 @@ void tiler_region(tiler *t, int index, uint64_t bytes, enum kp_role release);
 /* Of the current task, for one row: bytes of weights read, other global bytes, floating-point operations. */
 void tiler_cost(tiler *t, uint64_t weight_bytes, uint64_t other_bytes, uint64_t flops);
 
-/* How many tiles of at least `grain` units (each but the last a multiple of it) n units are cut into, so that they spread
- * evenly over the workers and none exceeds max_units: ceil sizes, never 0. */
+/* How many tiles of at least `grain` units (each but the last a multiple of it) n units are cut into, so that they
+ * spread evenly over the workers and none exceeds max_units: ceil sizes, never 0. */
 uint32_t tiler_tiles(const tiler *t, uint64_t n, uint32_t grain, uint32_t max_units);
 /* Bounds of tile i of `tiles`. */
 void tiler_bounds(uint64_t n, uint32_t grain, uint32_t tiles, uint32_t i, uint32_t *lo, uint32_t *hi);

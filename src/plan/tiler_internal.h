@@ -50,7 +50,8 @@ struct tiler {
     char *problem; /* first contract breach of a tile function, static text */
 };
 
-/* Sets of phases, one bit each: full[p] holds every phase all of whose tasks are finished before any task of p starts. */
+/* Sets of phases, one bit each: full[p] holds every phase all of whose tasks are finished before any task of p starts.
+ */
 typedef struct phase_sets {
     uint64_t *bits;
     uint32_t words;

@@ -89,15 +89,20 @@ static outcome *run_once(const keel_model *m, setup u) {
     return o;
 }
 
-/* With one KV split, logits are the same bits whatever the schedule, the lanes, the workers, the chunk of the prefill, and
- * where KV pages lie. */
+/* With one KV split, logits are the same bits whatever the schedule, the lanes, the workers, the chunk of the prefill,
+ * and where KV pages lie. */
 static void same_bits_whatever_the_setup(void **state) {
     (void)state;
     keel_model *m = open_model("tiny-llama");
     outcome *want = run_once(m, (setup){.workers = 1, .batch = 16});
     const setup setups[] = {
-        {.workers = 2},          {.workers = 3, .lanes = 2},      {.workers = 7, .lanes = 2, .seed = 11}, {.workers = 2, .batch = 1},
-        {.workers = 2, .batch = 3}, {.workers = 2, .page_seed = 5}, {.workers = 16, .seed = 3, .page_seed = 9, .batch = 5},
+        {.workers = 2},
+        {.workers = 3, .lanes = 2},
+        {.workers = 7, .lanes = 2, .seed = 11},
+        {.workers = 2, .batch = 1},
+        {.workers = 2, .batch = 3},
+        {.workers = 2, .page_seed = 5},
+        {.workers = 16, .seed = 3, .page_seed = 9, .batch = 5},
     };
     for (size_t i = 0; i < sizeof setups / sizeof *setups; i++) {
         outcome *got = run_once(m, setups[i]);
@@ -114,7 +119,8 @@ static void splits_and_page_sizes_agree(void **state) {
     (void)state;
     keel_model *m = open_model("tiny-llama");
     outcome *want = run_once(m, (setup){.workers = 1});
-    const setup setups[] = {{.kv_splits = 2}, {.kv_splits = 3, .lanes = 2}, {.page_tokens = 16}, {.page_tokens = 1, .kv_splits = 4}};
+    const setup setups[] = {
+        {.kv_splits = 2}, {.kv_splits = 3, .lanes = 2}, {.page_tokens = 16}, {.page_tokens = 1, .kv_splits = 4}};
     for (size_t i = 0; i < sizeof setups / sizeof *setups; i++) {
         outcome *got = run_once(m, setups[i]);
         for (int s = 0; s < STEPS; s++) {
@@ -133,7 +139,8 @@ static void second_run_is_fresh(void **state) {
     keel_model *m = open_model("tiny-llama");
     keel_plan *kp = NULL;
     keel_session *s = open_session(m, (setup){0}, &kp);
-    outcome *a = run(s, a_prompt(7), PROMPT, STEPS), *b = run(s, a_prompt(100), 40, STEPS), *c = run(s, a_prompt(7), PROMPT, STEPS);
+    outcome *a = run(s, a_prompt(7), PROMPT, STEPS), *b = run(s, a_prompt(100), 40, STEPS),
+            *c = run(s, a_prompt(7), PROMPT, STEPS);
     assert_memory_equal(a->logits, c->logits, sizeof a->logits);
     assert_memory_not_equal(a->logits, b->logits, sizeof a->logits);
     free(a), free(b), free(c);
@@ -231,7 +238,8 @@ static void lost_trigger_is_named(void **state) {
     keel_session *s = open_session(m, (setup){.workers = 3}, &kp);
     plan_phase *lost = NULL;
     for (uint32_t q = 0; q < kp->plan->n_phases; q++) {
-        if (strcmp(kp->plan->instances[kp->plan->phases[q].instance].name, "l1.mlp.gate_proj") == 0) lost = &kp->plan->phases[q];
+        if (strcmp(kp->plan->instances[kp->plan->phases[q].instance].name, "l1.mlp.gate_proj") == 0)
+            lost = &kp->plan->phases[q];
     }
     assert_non_null(lost);
     kp->plan->tasks[lost->first_task].trigger = KP_NONE;
@@ -298,14 +306,17 @@ static void every_allocation_may_fail(void **state) {
         mem_fail_after(n);
         keel_status s = whole_life();
         mem_fail_after(0);
-        if (s != KEEL_NOMEM) fail_msg("allocation %llu of %llu failed: status %s", (unsigned long long)n, (unsigned long long)all, keel_status_name(s));
+        if (s != KEEL_NOMEM)
+            fail_msg("allocation %llu of %llu failed: status %s", (unsigned long long)n, (unsigned long long)all,
+                     keel_status_name(s));
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits_whatever_the_setup), cmocka_unit_test(splits_and_page_sizes_agree), cmocka_unit_test(second_run_is_fresh),
-        cmocka_unit_test(host_stop_ends_the_run),       cmocka_unit_test(stop_ids_end_the_run),        cmocka_unit_test(refusals),
+        cmocka_unit_test(same_bits_whatever_the_setup), cmocka_unit_test(splits_and_page_sizes_agree),
+        cmocka_unit_test(second_run_is_fresh),          cmocka_unit_test(host_stop_ends_the_run),
+        cmocka_unit_test(stop_ids_end_the_run),         cmocka_unit_test(refusals),
         cmocka_unit_test(lost_trigger_is_named),        cmocka_unit_test(plan_of_another_model_is_refused),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -520,10 +520,11 @@ static void places(void **state) {
 }
 
 /* Somebody else makes the folder meanwhile. */
-static void make_folder(void *user, uint64_t done, uint64_t total) {
+static bool make_folder(void *user, uint64_t done, uint64_t total) {
     (void)done;
     (void)total;
     mkdir(user, 0755);
+    return true;
 }
 
 static void folder_made_meanwhile(void **state) {
@@ -537,11 +538,28 @@ static void folder_made_meanwhile(void **state) {
     tree_remove(p.dir);
 }
 
-static void note_progress(void *user, uint64_t done, uint64_t total) {
+static bool note_progress(void *user, uint64_t done, uint64_t total) {
     uint64_t *seen = user;
     assert_true(done > seen[0] && done <= total);
     seen[0] = done;
     seen[1] = total;
+    return true;
+}
+
+static bool stop_half_way(void *user, uint64_t done, uint64_t total) {
+    (void)user;
+    return done < total / 2;
+}
+
+static void stopped_half_way_leaves_nothing(void **state) {
+    (void)state;
+    options o = {.arch = "llama", .pre = "smollm"};
+    place p = place_make(&o);
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    int before = (int)entries(p.dir);
+    assert_int_equal(gguf_convert(p.gguf, p.out, DTYPE_F32, stop_half_way, NULL, &err), KEEL_ABORTED);
+    assert_int_equal(entries(p.dir), before);
+    tree_remove(p.dir);
 }
 
 static void progress(void **state) {
@@ -663,6 +681,7 @@ int main(void) {
         cmocka_unit_test(places),
         cmocka_unit_test(folder_made_meanwhile),
         cmocka_unit_test(progress),
+        cmocka_unit_test(stopped_half_way_leaves_nothing),
         cmocka_unit_test(deterministic),
         cmocka_unit_test(no_space),
         cmocka_unit_test(full_disk),
