@@ -150,5 +150,5 @@ const op_desc keel_op_mul_sum_add = {
     .infer = infer,
     .tile = tile,
     .min_cosine = 0.999999,
-    .max_rel_error = 1e-6,
+    .max_rel_error = 1e-5,
 };

@@ -98,6 +98,30 @@ static void against_double(void **state) {
     check(70, 1100, true, harness_input, 2, 2); /* SMEM for fewer columns than a tile usually takes */
 }
 
+/* The residual is ready long after the rest: a chain of ops makes it. */
+static void waits_for_residual(void **state) {
+    (void)state;
+    enum { N = 300, E = 2 };
+    harness *h = harness_new((harness_config){.seed = 8, .workers = 3});
+    build *b = harness_build(h);
+    int y = harness_input(h, "y", N * E), w = harness_input(h, "w", E), addend = harness_input(h, "addend", N);
+    int residual = addend;
+    for (int i = 0; i < 12; i++) {
+        const char *name = build_text(b, "chain%d", i);
+        residual = build_op(b, (op_spec){.kind = "add", .name = name, .in = {residual, addend}});
+    }
+    op_spec spec = {.kind = "mul_sum_add", .name = "combine", .in = {y, w, residual}, .attr = {{"experts", E}}};
+    run t = {.h = h, .y = y, .w = w, .residual = residual, .out = build_op(b, spec), .n = N, .experts = E};
+    harness_ready(h);
+    double want[ROWS * N];
+    for (int i = 0; i < 5; i++) {
+        harness_run(h, ROWS, 0, NULL, true);
+        reference(&t, want);
+        harness_compare(&keel_op_mul_sum_add, "mul_sum_add", harness_tensor(h, t.out), want, ROWS, N, N, N);
+    }
+    harness_close(h);
+}
+
 /* A row gives the same bits alone and among sixteen. */
 static void rows_do_not_meet(void **state) {
     (void)state;
@@ -138,7 +162,7 @@ static void bad_shapes(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(against_double), cmocka_unit_test(rows_do_not_meet),
-                                       cmocka_unit_test(bad_shapes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(against_double), cmocka_unit_test(waits_for_residual),
+                                       cmocka_unit_test(rows_do_not_meet), cmocka_unit_test(bad_shapes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,9 @@
 keel_status json_parse(const char *file, const char *text, size_t bytes, json_t **out, keel_error *err) {
     json_error_t e;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &e);
+    if (!root && json_error_code(&e) == json_error_numeric_overflow) { /* "model_max_length": 10^30 */
+        root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &e);
+    }
     if (!root) {
         keel_status s = json_error_code(&e) == json_error_out_of_memory ? KEEL_NOMEM : KEEL_FORMAT;
         return error_set(err, s, "%s:%d:%d: not valid JSON: %s", file, e.line, e.column, e.text);
@@ -32,8 +35,11 @@ keel_status json_opt_int(const char *file, const json_t *obj, const char *key, i
                          keel_error *err) {
     const json_t *v = present(obj, key);
     if (!v) return KEEL_OK;
-    if (!json_is_integer(v)) return error_set(err, KEEL_FORMAT, "%s: \"%s\" must be an integer", file, key);
-    int64_t n = json_integer_value(v);
+    double real = json_real_value(v); /* whole numbers come as reals from a file that holds a huge one */
+    bool whole =
+        json_is_real(v) && real >= -9007199254740992.0 && real <= 9007199254740992.0 && real == (double)(int64_t)real;
+    if (!json_is_integer(v) && !whole) return error_set(err, KEEL_FORMAT, "%s: \"%s\" must be an integer", file, key);
+    int64_t n = whole ? (int64_t)real : json_integer_value(v);
     if (n < lo || n > hi) {
         return error_set(err, KEEL_RANGE, "%s: \"%s\" is %lld, outside %lld..%lld", file, key, (long long)n,
                          (long long)lo, (long long)hi);

@@ -8,7 +8,8 @@
 #include <jansson.h>
 
 /* Parses bytes; duplicate keys and malformed text are KEEL_FORMAT naming file, line and column.
- * Depth is bounded by jansson. Caller owns *out (json_decref). */
+ * Depth is bounded by jansson. A file with an integer beyond 64 bits has all its integers read as reals. Caller owns
+ * *out (json_decref). */
 keel_status json_parse(const char *file, const char *text, size_t bytes, json_t **out, keel_error *err);
 keel_status json_read(const char *path, size_t max_bytes, json_t **out, keel_error *err);
 

@@ -3,12 +3,12 @@
  *
  *   protocol_stress WORKERS LANES ITERATIONS SEED
  *
- * Exit 0: right answer. Built with -DKP_FAULT=n a protocol fault is planted; then either the answer is wrong, or the run
- * hangs (exit 3), or ThreadSanitizer reports (its exit status) — that is what the tests look for.
+ * Exit 0: right answer. Built with -DKP_FAULT=n a protocol fault is planted; then either the answer is wrong, or the
+ * run hangs (exit 3), or ThreadSanitizer reports (its exit status) — that is what the tests look for.
  *
- * One iteration: phase p of every worker reads all of phase p−1's output (COLUMNS words) through SMEM and writes its own
- * columns: out[j] = mix(sum(in) + j + iteration). Phase 0 reads what the last phase left the iteration before. Each worker has
- * two tasks a phase, so that tasks of one phase meet in the ring, and few pages, so that claims wait. */
+ * One iteration: phase p of every worker reads all of phase p−1's output (COLUMNS words) through SMEM and writes its
+ * own columns: out[j] = mix(sum(in) + j + iteration). Phase 0 reads what the last phase left the iteration before. Each
+ * worker has two tasks a phase, so that tasks of one phase meet in the ring, and few pages, so that claims wait. */
 #include "exec/cpu_prim.h"
 #include "exec/cpu_worker.h"
 
@@ -17,7 +17,17 @@
 #include <string.h>
 #include <time.h>
 
-enum { PHASES = 5, COLUMNS = 64, IN_PAGES = 2, OUT_PAGES = 5, PAGE_BYTES = 512, TASKS_A_WORKER = 4, MAX_WORKERS = 64, REGION_IN = 0, REGION_OUT = 1 };
+enum {
+    PHASES = 5,
+    COLUMNS = 64,
+    IN_PAGES = 2,
+    OUT_PAGES = 5,
+    PAGE_BYTES = 512,
+    TASKS_A_WORKER = 4,
+    MAX_WORKERS = 64,
+    REGION_IN = 0,
+    REGION_OUT = 1
+};
 
 typedef struct toy {
     kp_u32 *row[PHASES]; /* [COLUMNS] */
@@ -93,7 +103,8 @@ static kp_u32 plan_tasks(kp_task *tasks, kp_u32 *queue_first, kp_u32 workers) {
             for (kp_u32 k = 0; k < TASKS_A_WORKER; k++) {
                 kp_u32 tile = k * workers + w;
                 kp_task *t = &tasks[n++];
-                *t = (kp_task){.body = 0, .aux = p, .lo = COLUMNS * tile / per_phase, .hi = COLUMNS * (tile + 1) / per_phase};
+                *t = (kp_task){
+                    .body = 0, .aux = p, .lo = COLUMNS * tile / per_phase, .hi = COLUMNS * (tile + 1) / per_phase};
                 t->wait_first = p ? p - 1 : 0;
                 t->n_waits = p ? 1 : 0;
                 t->trigger = p;
@@ -127,9 +138,18 @@ static int run(kp_u32 workers, kp_u32 lanes, kp_u32 iterations, kp_u32 seed) {
         triggers[p] = workers * TASKS_A_WORKER;
     }
     kp_instance instance = {.params = &t};
-    kp_launch launch = {.n_workers = workers, .tasks = tasks, .queue = queue, .queue_first = queue_first, .waits = waits,
-                        .triggers = triggers, .events = events, .control = &control, .instances = &instance, .state = &state};
-    cpu_config config = {.lanes = lanes, .seed = seed, .n_pages = IN_PAGES + OUT_PAGES, .page_bytes = PAGE_BYTES, .bodies = bodies};
+    kp_launch launch = {.n_workers = workers,
+                        .tasks = tasks,
+                        .queue = queue,
+                        .queue_first = queue_first,
+                        .waits = waits,
+                        .triggers = triggers,
+                        .events = events,
+                        .control = &control,
+                        .instances = &instance,
+                        .state = &state};
+    cpu_config config = {
+        .lanes = lanes, .seed = seed, .n_pages = IN_PAGES + OUT_PAGES, .page_bytes = PAGE_BYTES, .bodies = bodies};
     keel_error err = KEEL_ERROR_INITIALIZER;
     cpu_engine *engine = NULL;
     if (cpu_engine_open(&launch, &config, &engine, &err) != KEEL_OK || cpu_engine_start(engine, &err) != KEEL_OK) {
@@ -154,7 +174,9 @@ static int run(kp_u32 workers, kp_u32 lanes, kp_u32 iterations, kp_u32 seed) {
     expected_answer(iterations, want);
     int wrong = memcmp(want, rows[PHASES - 1], sizeof want) != 0 || state.n_out != iterations;
     printf("workers %u lanes %u iterations %u seed %u: %s\n", workers, lanes, iterations, seed,
-           hung ? "HANG" : wrong ? "WRONG" : "right");
+           hung    ? "HANG"
+           : wrong ? "WRONG"
+                   : "right");
     return hung ? 3 : wrong ? 1 : 0;
 }
 

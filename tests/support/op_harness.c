@@ -135,10 +135,16 @@ void harness_ready(harness *h) {
     h->g->vocab = h->config.vocab ? h->config.vocab : 1 << 20;
     h->g->max_position = h->config.max_seq;
     bind_weights(h);
-    plan_options o = {.arch = "cpu", .workers = h->config.workers, .m_max = h->config.m_max, .max_seq = h->config.max_seq,
-                      .page_tokens = 64, .kv_splits = h->config.kv_splits, .no_reuse = true};
+    plan_options o = {.arch = "cpu",
+                      .workers = h->config.workers,
+                      .m_max = h->config.m_max,
+                      .max_seq = h->config.max_seq,
+                      .page_tokens = 64,
+                      .kv_splits = h->config.kv_splits,
+                      .no_reuse = true};
     check(h, plan_build(h->g, &o, &h->p, &h->err), "plan");
-    session_options so = {.lanes = h->config.lanes, .seed = h->config.seed | 1, .page_seed = h->config.seed | 1, .watchdog_s = 20};
+    session_options so = {
+        .lanes = h->config.lanes, .seed = h->config.seed | 1, .page_seed = h->config.seed | 1, .watchdog_s = 20};
     check(h, session_open(h->p, h->w, &so, &h->s, &h->err), "session");
     fill_weights(h);
     fill_inputs(h);
@@ -186,12 +192,18 @@ static void on_token(void *user, uint32_t index, uint32_t token, uint64_t ns) {
     ((int32_t *)user)[index] = (int32_t)token;
 }
 
-uint32_t harness_generate(harness *h, uint32_t n_rows, const int32_t *tokens, harness_sampling sampling, uint32_t max_new,
-                          int32_t *out) {
+uint32_t harness_generate(harness *h, uint32_t n_rows, const int32_t *tokens, harness_sampling sampling,
+                          uint32_t max_new, int32_t *out) {
     poison(h);
     kp_u32 *prompt = prompt_of(n_rows, tokens);
-    kp_request q = {.prompt = prompt, .n_prompt = n_rows, .chunk = n_rows, .max_new = max_new, .temperature = sampling.temperature,
-                    .top_k = sampling.top_k, .top_p = sampling.top_p, .seed = sampling.seed};
+    kp_request q = {.prompt = prompt,
+                    .n_prompt = n_rows,
+                    .chunk = n_rows,
+                    .max_new = max_new,
+                    .temperature = sampling.temperature,
+                    .top_k = sampling.top_k,
+                    .top_p = sampling.top_p,
+                    .seed = sampling.seed};
     session_result r;
     check(h, session_run(h->s, &q, on_token, out, &r, &h->err), "generate");
     free(prompt);
@@ -207,8 +219,8 @@ void harness_close(harness *h) {
     free(h);
 }
 
-void harness_compare(const op_desc *op, const char *what, const float *got, const double *want, uint32_t rows, uint32_t cols,
-                     uint32_t ld_got, uint32_t ld_want) {
+void harness_compare(const op_desc *op, const char *what, const float *got, const double *want, uint32_t rows,
+                     uint32_t cols, uint32_t ld_got, uint32_t ld_want) {
     double dot = 0, gg = 0, ww = 0, worst = 0, top = 0;
     bool nan = false;
     for (uint32_t r = 0; r < rows; r++) {
@@ -220,7 +232,10 @@ void harness_compare(const op_desc *op, const char *what, const float *got, cons
             if (fabs(w) > top) top = fabs(w);
         }
     }
-    double cosine = gg > 0 && ww > 0 ? dot / sqrt(gg) / sqrt(ww) : gg == ww ? 1 : 0, rel = top > 0 ? worst / top : worst;
+    double cosine = gg > 0 && ww > 0 ? dot / sqrt(gg) / sqrt(ww)
+                    : gg == ww       ? 1
+                                     : 0,
+           rel = top > 0 ? worst / top : worst;
     bool exact = op->min_cosine >= 1 && op->max_rel_error <= 0;
     bool ok = !nan && (exact ? worst == 0 : cosine >= op->min_cosine && rel <= op->max_rel_error);
     if (!ok) fprintf(stderr, "%s: cosine %.9f, max|d|/max|ref| %.3g%s\n", what, cosine, rel, nan ? ", NaN" : "");

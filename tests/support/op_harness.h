@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Test mode: a graph of one op (or a few), planned and run once by the real planner and the real CPU runtime. Outputs are
- * poisoned with NaN before each run. Any failure prints the reason and fails the cmocka test. */
+/* Test mode: a graph of one op (or a few), planned and run once by the real planner and the real CPU runtime. Outputs
+ * are poisoned with NaN before each run. Any failure prints the reason and fails the cmocka test. */
 #ifndef KEEL_TESTS_OP_HARNESS_H
 #define KEEL_TESTS_OP_HARNESS_H
 
@@ -39,13 +39,14 @@ typedef struct harness_sampling {
     float temperature, top_p;
     uint32_t top_k, seed;
 } harness_sampling;
-uint32_t harness_generate(harness *h, uint32_t n_rows, const int32_t *tokens, harness_sampling sampling, uint32_t max_new,
-                          int32_t *out);
+uint32_t harness_generate(harness *h, uint32_t n_rows, const int32_t *tokens, harness_sampling sampling,
+                          uint32_t max_new, int32_t *out);
 void harness_close(harness *h);
 
-/* Comparison by the op's own tolerances: cosine, max|Δ|/max|ref|, no NaN; [rows][cols] with row strides. Prints figures. */
-void harness_compare(const op_desc *op, const char *what, const float *got, const double *want, uint32_t rows, uint32_t cols,
-                     uint32_t ld_got, uint32_t ld_want);
+/* Comparison by the op's own tolerances: cosine, max|Δ|/max|ref|, no NaN; [rows][cols] with row strides. Prints
+ * figures. */
+void harness_compare(const op_desc *op, const char *what, const float *got, const double *want, uint32_t rows,
+                     uint32_t cols, uint32_t ld_got, uint32_t ld_want);
 /* Uniform in [−1, 1) from a counter. */
 float harness_uniform(unsigned seed, uint64_t i);
 
