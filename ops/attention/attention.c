@@ -121,7 +121,6 @@ static keel_status set_params(attention_params *p, const tiler *t, const graph *
 static void split_task(tiler *t, const graph_op *op, const attention_params *p, int partial, uint32_t h, uint32_t s) {
     int64_t q = (int64_t)p->group * p->head_dim, kv = p->head_dim, unit = (int64_t)h * p->splits + s;
     uint64_t units = (uint64_t)p->m_max * p->group, act = dtype_bytes(tiler_dtype(t, op->in[ATTENTION_Q]));
-    uint64_t tokens = (tiler_env(t)->max_seq + p->splits - 1) / p->splits;
     tiler_task(t, SPLIT, h, h + 1, s);
     tiler_read(t, op->in[ATTENTION_Q], h * q, (h + 1) * q);
     tiler_read(t, op->in[ATTENTION_K], h * kv, (h + 1) * kv);
@@ -138,7 +137,8 @@ static void split_task(tiler *t, const graph_op *op, const attention_params *p, 
     }
     tiler_region(t, REGION_Q, units * p->head_dim * act, KP_CONSUMER);
     tiler_region(t, REGION_ACC, units * (p->head_dim + 2) * sizeof(float), KP_STORER);
-    tiler_cost(t, 0, 2 * tokens * p->head_dim * act, 4 * tokens * (uint64_t)q);
+    uint64_t row = 2 * (uint64_t)q + 2 * p->head_dim; /* q, out, k, v; the cache counts by position, not by task */
+    tiler_cost(t, 0, row * act, 4 * (uint64_t)q);
 }
 
 static void merge_task(tiler *t, const graph_op *op, const attention_params *p, int partial, uint32_t h) {
@@ -254,10 +254,9 @@ static void attend_block(const split_view *v, kp_u32 u0, kp_u32 count, const flo
         seen[i] = end <= start ? 0 : end - start < n ? end - start : n;
         if (seen[i]) soften(v, u0 + i, score[i], seen[i]);
     }
-    for (kp_u32 t = 0; t < n; t++) {
-        for (kp_u32 i = 0; i < count; i++) {
-            if (t < seen[i]) vec_axpy(score[i][t], value + (size_t)t * dim, v->acc + (size_t)(u0 + i) * dim, dim);
-        }
+    for (kp_u32 i = 0, j; i < count; i = j) { /* units that see equally far: a row's heads, or all of them */
+        for (j = i + 1; j < count && seen[j] == seen[i]; j++) continue;
+        vec_accumulate(score[i], BLOCK_TOKENS, j - i, value, seen[i], dim, v->acc + (size_t)(u0 + i) * dim, dim);
     }
 }
 

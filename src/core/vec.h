@@ -30,6 +30,9 @@ size_t vec_argmax(const float *x, size_t n);
 
 /* y[i] = a × x[i] + y[i], rounded once */
 void vec_axpy(float a, const float *x, float *y, size_t n);
+/* y[r × ldy + i] = Σ_t w[r × ldw + t] × x[t × k + i] + y[r × ldy + i] for t < n, i < k, r < m: the same bits as n calls
+ * of vec_axpy a row, in order of t. */
+void vec_accumulate(const float *w, size_t ldw, size_t m, const float *x, size_t n, size_t k, float *y, size_t ldy);
 /* y[i] = a × x[i] */
 void vec_scale(float a, const float *x, float *y, size_t n);
 void vec_add(const float *a, const float *b, float *out, size_t n);

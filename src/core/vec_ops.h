@@ -16,6 +16,9 @@
     X(float, max, (const float *x, size_t n), (x, n))                                                                  \
     X(size_t, argmax, (const float *x, size_t n), (x, n))                                                              \
     X(void, axpy, (float a, const float *x, float *y, size_t n), (a, x, y, n))                                         \
+    X(void, accumulate,                                                                                                \
+      (const float *w, size_t ldw, size_t m, const float *x, size_t n, size_t k, float *y, size_t ldy),                \
+      (w, ldw, m, x, n, k, y, ldy))                                                                                    \
     X(void, scale, (float a, const float *x, float *y, size_t n), (a, x, y, n))                                        \
     X(void, add, (const float *a, const float *b, float *out, size_t n), (a, b, out, n))                               \
     X(void, mul, (const float *a, const float *b, float *out, size_t n), (a, b, out, n))                               \

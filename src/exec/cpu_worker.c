@@ -132,8 +132,8 @@ static bool agent_land_one(cpu_worker *w, uint32_t from) {
         kp_bar *bar = copy->bar;
         uint32_t bytes = copy->bytes;
         __atomic_store_n(&copy->state, COPY_FREE, __ATOMIC_RELEASE);
-        __atomic_fetch_sub(&w->posted, 1, __ATOMIC_RELEASE);
         kp_bar_land(bar, bytes);
+        __atomic_fetch_sub(&w->posted, 1, __ATOMIC_RELEASE); /* last: the end of the thread acquires it */
         return true;
     }
     return false;

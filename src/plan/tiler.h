@@ -41,7 +41,8 @@ void tiler_read(tiler *t, int tensor, int64_t lo, int64_t hi);
 void tiler_write(tiler *t, int tensor, int64_t lo, int64_t hi);
 /* Region `index` (0 … KP_REGIONS−1) of the current task, 64-byte aligned; release: KP_CONSUMER or KP_STORER. */
 void tiler_region(tiler *t, int index, uint64_t bytes, enum kp_role release);
-/* Of the current task, for one row: bytes of weights read, other global bytes, floating-point operations. */
+/* Of the current task, for one row at position 0: bytes of weights read, other global bytes, floating-point operations.
+ * What grows with the context, reading the KV cache, is counted by its bytes a position instead. */
 void tiler_cost(tiler *t, uint64_t weight_bytes, uint64_t other_bytes, uint64_t flops);
 
 /* How many tiles of at least `grain` units (each but the last a multiple of it) n units are cut into, so that they

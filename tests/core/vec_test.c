@@ -259,6 +259,31 @@ static double ulps(float got, double want) {
     return fabs((double)got - want) / ulp;
 }
 
+/* By its definition the same bits as a row of axpy calls. */
+static void test_accumulate(void **state) {
+    (void)state;
+    enum { LDW = 64 };
+    for (size_t m = 0; m <= 9; m++) {
+        for (size_t k = 1; k <= 130; k += k < 20 ? 1 : 11) {
+            for (size_t n = 0; n <= 64; n += n < 3 ? 1 : 13) {
+                size_t ldy = k + 3;
+                float *w = random_floats(m * LDW), *x = random_floats(n * k), *y = random_floats(m * ldy);
+                float *want = block(m * ldy * sizeof *want, 0), *got = block(m * ldy * sizeof *got, 0);
+                memcpy(want, y, m * ldy * sizeof *want);
+                for (size_t r = 0; r < m; r++) {
+                    for (size_t t = 0; t < n; t++) vec_portable.axpy(w[r * LDW + t], x + t * k, want + r * ldy, k);
+                }
+                for (int v = 0; v < 2; v++) {
+                    memcpy(got, y, m * ldy * sizeof *got);
+                    both[v]->accumulate(w, LDW, m, x, n, k, got, ldy);
+                    assert_same_bits(want, got, m * ldy);
+                }
+                unblock(w, 0), unblock(x, 0), unblock(y, 0), unblock(want, 0), unblock(got, 0);
+            }
+        }
+    }
+}
+
 static void test_exp(void **state) {
     (void)state;
     enum { STEPS = 200000, N = 40 };
@@ -369,7 +394,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_matmul),     cmocka_unit_test(test_types_agree), cmocka_unit_test(test_convert),
         cmocka_unit_test(test_reductions), cmocka_unit_test(test_max),         cmocka_unit_test(test_elementwise),
-        cmocka_unit_test(test_exp),        cmocka_unit_test(test_silu_mul),    cmocka_unit_test(test_rmsnorm),
+        cmocka_unit_test(test_accumulate), cmocka_unit_test(test_exp),         cmocka_unit_test(test_silu_mul),
+        cmocka_unit_test(test_rmsnorm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
