@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mul_sum_add.h"
 
+#include "plan/plan.h"
 #include "support/op_harness.h"
 
 #include <math.h>
@@ -98,28 +99,43 @@ static void against_double(void **state) {
     check(70, 1100, true, harness_input, 2, 2); /* SMEM for fewer columns than a tile usually takes */
 }
 
-/* The residual is ready long after the rest: a chain of ops makes it. */
-static void waits_for_residual(void **state) {
+static bool waits_for(const plan *p, const kp_task *task, uint32_t instance) {
+    for (uint32_t i = 0; i < task->n_waits; i++) {
+        for (uint32_t k = 0; k < p->n_tasks; k++) {
+            if (p->tasks[k].instance == instance && p->tasks[k].trigger == p->waits[task->wait_first + i]) return true;
+        }
+    }
+    return false;
+}
+
+/* A race over so little work would seldom show: what each task waits for is read off the plan. */
+static void waits_for_all_inputs(void **state) {
     (void)state;
     enum { N = 300, E = 2 };
-    harness *h = harness_new((harness_config){.seed = 8, .workers = 3});
-    build *b = harness_build(h);
-    int y = harness_input(h, "y", N * E), w = harness_input(h, "w", E), addend = harness_input(h, "addend", N);
-    int residual = addend;
-    for (int i = 0; i < 12; i++) {
-        const char *name = build_text(b, "chain%d", i);
-        residual = build_op(b, (op_spec){.kind = "add", .name = name, .in = {residual, addend}});
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    build b;
+    graph *g;
+    assert_int_equal(build_begin(&b, "test", "test", DTYPE_F32, &err), KEEL_OK);
+    static const int cols[] = {N * E, E, N};
+    op_spec spec = {.kind = "mul_sum_add", .name = "combine", .attr = {{"experts", E}}};
+    for (int i = 0; i < 3; i++) {
+        op_spec init = {.kind = "tensor_init", .attr = {{"cols", cols[i]}}};
+        init.name = build_text(&b, "init%d", i);
+        spec.in[i] = build_op(&b, init);
     }
-    op_spec spec = {.kind = "mul_sum_add", .name = "combine", .in = {y, w, residual}, .attr = {{"experts", E}}};
-    run t = {.h = h, .y = y, .w = w, .residual = residual, .out = build_op(b, spec), .n = N, .experts = E};
-    harness_ready(h);
-    double want[ROWS * N];
-    for (int i = 0; i < 5; i++) {
-        harness_run(h, ROWS, 0, NULL, true);
-        reference(&t, want);
-        harness_compare(&keel_op_mul_sum_add, "mul_sum_add", harness_tensor(h, t.out), want, ROWS, N, N, N);
+    build_op(&b, spec);
+    assert_int_equal(build_finish(&b, &g), KEEL_OK);
+    plan *p;
+    if (plan_build(g, &(plan_options){.arch = "cpu", .workers = 3}, &p, &err) != KEEL_OK) fail_msg("%s", err.detail);
+    uint32_t seen = 0, combine = (uint32_t)g->n_ops - 1;
+    for (uint32_t i = 0; i < p->n_tasks; i++) {
+        if (p->tasks[i].instance != combine) continue;
+        for (uint32_t in = 0; in < 3; in++) assert_true(waits_for(p, &p->tasks[i], combine - 3 + in));
+        seen++;
     }
-    harness_close(h);
+    assert_int_equal(seen, 3);
+    plan_close(p);
+    graph_close(g);
 }
 
 /* A row gives the same bits alone and among sixteen. */
@@ -162,7 +178,7 @@ static void bad_shapes(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(against_double), cmocka_unit_test(waits_for_residual),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(against_double), cmocka_unit_test(waits_for_all_inputs),
                                        cmocka_unit_test(rows_do_not_meet), cmocka_unit_test(bad_shapes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
