@@ -12,7 +12,7 @@ cd "$OLDPWD/copy"
 
 mkdir ops/toy
 for suffix in .h .c _test.c; do
-    sed 's/silu_mul/toy/g; s/SILU_MUL/TOY/g' ops/silu_mul/silu_mul$suffix > ops/toy/toy$suffix
+    sed 's/silu_mul/toy/g; s/SILU_MUL/TOY/g; s/vec_toy/vec_silu_mul/g' ops/silu_mul/silu_mul$suffix > ops/toy/toy$suffix
 done
 echo 'OP(toy)' >> ops/ops.def
 sed 's/keel_model_llama/keel_model_toy/; s/LlamaForCausalLM/ToyForCausalLM/; s/"llama"/"toy"/' models/llama.c > models/toy.c
