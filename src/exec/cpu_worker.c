@@ -139,7 +139,7 @@ static bool agent_land_one(cpu_worker *w, uint32_t from) {
     return false;
 }
 
-static void agent_main(void *argument) {
+SCHEDULER_ONLY static void agent_main(void *argument) {
     cpu_lane *lane = argument;
     cpu_worker *w = lane->worker;
     bool shuffled = w->engine->config.seed != 0;
