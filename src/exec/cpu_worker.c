@@ -50,6 +50,7 @@ typedef struct cpu_worker {
     uint32_t posted;     /* copies waiting for the agent */
     uint32_t lanes_left; /* orders what the fibers did before the end of the thread */
     uint64_t progress;
+    uint32_t idle; /* looks in a row that found nothing to run; KP_NONE once the worker has left */
     uint32_t random;
     pthread_t thread;
     bool running;
@@ -61,6 +62,8 @@ struct cpu_engine {
     cpu_worker *workers;
     uint32_t n_workers;
     uint32_t spins;  /* polls before the thread offers its core */
+    uint32_t yields; /* then how often it does so */
+    long sleep_ns;   /* then it sleeps so long between looks */
     uint32_t n_left; /* workers that have left */
     bool started;
 };
@@ -176,10 +179,10 @@ static void worker_idle(const cpu_worker *w, uint32_t idle) {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
 #endif
-    } else if (idle < w->engine->spins + 64) {
+    } else if (idle < w->engine->spins + w->engine->yields) {
         sched_yield();
     } else {
-        nanosleep(&(struct timespec){0, 30000}, NULL);
+        nanosleep(&(struct timespec){0, w->engine->sleep_ns}, NULL);
     }
 }
 
@@ -200,6 +203,7 @@ SCHEDULER_ONLY static void worker_schedule(cpu_worker *w) {
         }
         if (ran) __atomic_store_n(&w->progress, w->progress + 1, __ATOMIC_RELAXED);
         idle = ran ? 0 : idle + 1;
+        __atomic_store_n(&w->idle, idle, __ATOMIC_RELAXED);
         if (!ran) worker_idle(w, idle);
     }
 }
@@ -218,6 +222,7 @@ static void *worker_main(void *argument) {
     worker_schedule(w);
     (void)__atomic_load_n(&w->lanes_left, __ATOMIC_ACQUIRE);
     (void)__atomic_load_n(&w->posted, __ATOMIC_ACQUIRE);
+    __atomic_store_n(&w->idle, KP_NONE, __ATOMIC_RELAXED);
     __atomic_fetch_add(&w->engine->n_left, 1, __ATOMIC_RELEASE);
     return NULL;
 }
@@ -257,6 +262,10 @@ keel_status cpu_engine_open(const kp_launch *launch, const cpu_config *config, c
     e->workers = mem_calloc(launch->n_workers, sizeof *e->workers);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     e->spins = (long)launch->n_workers <= cores ? 4000 : 16;
+    /* Thousands of workers on a few cores would spend them on waking up: the more of them, the longer they sleep. */
+    long crowd = (long)launch->n_workers / (4 * (cores > 0 ? cores : 1));
+    e->yields = crowd > 1 ? 1 : 64;
+    e->sleep_ns = 30000 * (crowd < 1 ? 1 : crowd > 100 ? 100 : crowd);
     bool ok = e->workers != NULL;
     for (; ok && e->n_workers < launch->n_workers; e->n_workers++) ok = worker_open(e, e->n_workers);
     if (!ok) {
@@ -276,6 +285,7 @@ keel_status cpu_engine_start(cpu_engine *e, keel_error *err) {
         w->posted = 0;
         w->lanes_left = 0;
         w->progress = 0;
+        w->idle = 0;
         w->random = (e->config.seed + 1) * 2654435761u + i * 40503u + 1;
         memset(w->copy, 0, sizeof w->copy);
         for (int l = 0; l < w->n_lanes; l++) {
@@ -298,6 +308,14 @@ uint64_t cpu_engine_progress(const cpu_engine *e) {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < e->n_workers; i++) sum += __atomic_load_n(&e->workers[i].progress, __ATOMIC_RELAXED);
     return sum;
+}
+
+bool cpu_engine_idle(const cpu_engine *e) {
+    enum { SLEEPS = 50 };
+    for (uint32_t i = 0; i < e->n_workers; i++) {
+        if (__atomic_load_n(&e->workers[i].idle, __ATOMIC_RELAXED) < e->spins + e->yields + SLEEPS) return false;
+    }
+    return true;
 }
 
 bool cpu_engine_done(const cpu_engine *e) { return __atomic_load_n(&e->n_left, __ATOMIC_ACQUIRE) == e->n_workers; }

@@ -21,6 +21,9 @@ keel_status cpu_engine_open(const kp_launch *launch, const cpu_config *config, c
 keel_status cpu_engine_start(cpu_engine *e, keel_error *err);
 /* A number that grows while any role of any worker advances; for the watchdog. */
 uint64_t cpu_engine_progress(const cpu_engine *e);
+/* True when every worker that is still there has looked at all its lanes again and again, sleeping between, and found
+ * none that may go on: with no progress meanwhile, that is a hang and not a machine that gives the threads no time. */
+bool cpu_engine_idle(const cpu_engine *e);
 /* True when all workers have left. */
 bool cpu_engine_done(const cpu_engine *e);
 /* Waits for all workers to leave. */

@@ -245,6 +245,9 @@ static uint32_t drain_tokens(session *s, uint32_t seen, session_token on_token, 
     return seen;
 }
 
+/* How many times the watchdog's seconds a body may take when the workers are not all waiting. */
+enum { BODY_PATIENCE = 30 };
+
 static uint32_t watch(session *s, session_token on_token, void *user, bool *hung) {
     uint32_t seen = 0;
     uint64_t progress = 0, since = kb_now_ns(), limit = (uint64_t)s->options.watchdog_s * 1000000000u;
@@ -254,7 +257,8 @@ static uint32_t watch(session *s, session_token on_token, void *user, bool *hung
         uint64_t now = kb_now_ns(), p = cpu_engine_progress(s->engine);
         if (p != progress) since = now;
         progress = p;
-        if (now - since < limit) continue;
+        bool waiting = now - since >= limit && cpu_engine_idle(s->engine);
+        if (!waiting && now - since < BODY_PATIENCE * limit) continue; /* starved, or a long body */
         *hung = true;
         __atomic_store_n(&s->control.abort, 1, __ATOMIC_RELEASE);
         break;

@@ -6,12 +6,19 @@
 /* cpu: 64 pages of 64 KiB hold 16 rows of 25,600 f32 activations and an output tile; the last-level cache holds two
  * such workers. sm_90a: 227 KiB of SMEM less 3 KiB for slots and barriers. */
 const arch_desc arch_table[] = {
-    {.name = "cpu", .act_dtype = DTYPE_F32, .page_bytes = 64 * 1024, .n_pages = 64, .workers = 0, .tile_rows = 8},
+    {.name = "cpu",
+     .act_dtype = DTYPE_F32,
+     .page_bytes = 64 * 1024,
+     .n_pages = 64,
+     .workers = 0,
+     .max_workers = 512,
+     .tile_rows = 8},
     {.name = "sm_90a",
      .act_dtype = DTYPE_BF16,
      .page_bytes = 16 * 1024,
      .n_pages = 14,
      .workers = 132,
+     .max_workers = 4096,
      .tile_rows = 16},
 };
 const unsigned arch_count = sizeof arch_table / sizeof *arch_table;

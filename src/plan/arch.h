@@ -8,11 +8,12 @@
 
 typedef struct arch_desc {
     const char *name;
-    dtype act_dtype;     /* activations and KV */
-    uint32_t page_bytes; /* an SMEM page */
-    uint32_t n_pages;    /* pages a worker */
-    uint32_t workers;    /* default worker count; 0 = ask the machine */
-    uint32_t tile_rows;  /* output columns a linear task takes at least; a multiple of the matrix instruction's */
+    dtype act_dtype;      /* activations and KV */
+    uint32_t page_bytes;  /* an SMEM page */
+    uint32_t n_pages;     /* pages a worker */
+    uint32_t workers;     /* default worker count; 0 = ask the machine */
+    uint32_t max_workers; /* more are refused */
+    uint32_t tile_rows;   /* output columns a linear task takes at least; a multiple of the matrix instruction's */
 } arch_desc;
 
 /* NULL when unknown. */

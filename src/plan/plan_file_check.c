@@ -14,7 +14,6 @@
 /* Sizes stay below this, so that they are exact as JSON numbers and sums of two do not overflow. */
 static const uint64_t size_max = 1ull << 53;
 enum {
-    WORKERS_MAX = 4096,
     SEQ_MAX = 1 << 24,
     PAGE_TOKENS_MAX = 1024,
     LAYERS_MAX = 1 << 20,
@@ -69,7 +68,7 @@ static keel_status check_header(checker *c) {
     const plan *p = c->p;
     const arch_desc *arch = arch_find(p->arch);
     c->section = "header";
-    KEEL_TRY(limit(c, "workers", p->workers, WORKERS_MAX));
+    KEEL_TRY(limit(c, "workers", p->workers, arch->max_workers));
     KEEL_TRY(limit(c, "m_max", p->m_max, KP_M_MAX));
     KEEL_TRY(limit(c, "max_seq", p->max_seq, SEQ_MAX));
     KEEL_TRY(limit(c, "page_tokens", p->page_tokens, PAGE_TOKENS_MAX));

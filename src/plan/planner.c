@@ -38,7 +38,10 @@ static keel_status plan_header(plan *p, const graph *g, const plan_options *o, k
     p->vocab = (uint64_t)g->vocab;
     p->hidden = (uint64_t)g->hidden;
     p->sampling = g->sampling;
-    if (p->workers > 4096) return error_set(err, KEEL_RANGE, "--workers %u: at most 4096", p->workers);
+    if (p->workers > arch->max_workers) {
+        return error_set(err, KEEL_RANGE, "--workers %u: a plan for %s has at most %u", p->workers, arch->name,
+                         arch->max_workers);
+    }
     if (p->m_max > KP_M_MAX)
         return error_set(err, KEEL_RANGE, "--batch %u: a pass carries at most %d rows", p->m_max, KP_M_MAX);
     if (p->max_seq > 1u << 24) return error_set(err, KEEL_RANGE, "--max-seq %u: at most %u", p->max_seq, 1u << 24);
