@@ -2,14 +2,14 @@
 #include "argmax.h"
 
 #include "device/emit.h"
+#include "graph/op.h"
 #include "plan/tiler.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { PARTIAL, REDUCE };
-enum { REGION_LANES }; /* [lanes]: argmax_best of each consumer lane */
-enum { LANES_MAX = 8, GRAIN = 16, TILE_MIN = 1024 };
+enum { GRAIN = 16, TILE_MIN = 1024 };
 
 static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err) {
     (void)out;
@@ -35,7 +35,7 @@ static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error
         tiler_task(t, PARTIAL, lo, hi, i);
         tiler_read(t, op->in[0], lo, hi);
         tiler_write(t, best, i, i + 1);
-        tiler_region(t, REGION_LANES, LANES_MAX * sizeof(argmax_best), KP_STORER);
+        tiler_region(t, ARGMAX_REGION_LANES, ARGMAX_LANES_MAX * sizeof(argmax_best), KP_STORER);
         tiler_cost(t, 0, (hi - lo) * element, hi - lo);
     }
     tiler_task(t, REDUCE, 0, p->vocab, 0);
@@ -62,12 +62,12 @@ static void partial_compute(kp_ctx *c) {
     for (kp_u32 i = from; i < to; i++) {
         if (x[i] > best.value) best = (argmax_best){x[i], i};
     }
-    ((argmax_best *)kb_region(c, REGION_LANES))[c->lane] = best;
+    ((argmax_best *)kb_region(c, ARGMAX_REGION_LANES))[c->lane] = best;
 }
 
 static void partial_store(kp_ctx *c) {
     if (c->lane != 0 || !kp_emit_wanted(c->worker->launch)) return;
-    const argmax_best *lane = kb_region(c, REGION_LANES);
+    const argmax_best *lane = kb_region(c, ARGMAX_REGION_LANES);
     argmax_best best = lane[0];
     for (kp_u32 l = 1; l < c->worker->lanes; l++) best = better(best, lane[l]);
     ((argmax_best *)kb_buffer(c, ARGMAX_BEST))[c->task->aux] = best;

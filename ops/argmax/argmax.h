@@ -8,13 +8,15 @@
 #ifndef KEEL_OPS_ARGMAX_H
 #define KEEL_OPS_ARGMAX_H
 
-#include "graph/op.h"
+#include "device/types.h"
 
 enum {
     ARGMAX_LOGITS, /* [M_LOGIT][vocab] */
     ARGMAX_BEST,   /* scratch [tiles]: argmax_best */
     ARGMAX_BUFFERS
 };
+enum { ARGMAX_REGION_LANES }; /* partial: [ARGMAX_LANES_MAX] argmax_best of each consumer lane */
+enum { ARGMAX_LANES_MAX = 8 };
 
 typedef struct argmax_best {
     float value;
@@ -24,7 +26,5 @@ typedef struct argmax_best {
 typedef struct argmax_params {
     kp_u32 vocab, tiles;
 } argmax_params;
-
-extern const op_desc keel_op_argmax;
 
 #endif

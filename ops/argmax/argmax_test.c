@@ -156,7 +156,7 @@ static void hand_reduce(hand *x, argmax_best a, argmax_best b) {
     x->best[0] = a;
     x->best[1] = b;
     for (int r = 0; r < 2; r++) {
-        for (x->ctx.lane = 0; x->ctx.lane < 2; x->ctx.lane++) keel_op_argmax.phases[1].cpu[order[r]](&x->ctx);
+        for (x->ctx.lane = 0; x->ctx.lane < 2; x->ctx.lane++) op_find("argmax")->phases[1].cpu[order[r]](&x->ctx);
     }
 }
 

@@ -2,23 +2,20 @@
 #include "attention.h"
 
 #include "core/vec.h"
-#include "plan/tiler.h"
+#include "device/rows.h"
+#include "graph/shape.h"
+#include "plan/columns.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { SPLIT, MERGE };
-enum {
-    REGION_Q,
-    REGION_ACC
-}; /* split: q [M][G][D]; as one partial of the scratch. merge: REGION_ACC alone, [M][G][D] */
 enum { BLOCK_TOKENS = 64, BLOCK_UNITS = 16 };
 
 /* ---- shapes and tiles ---------------------------------------------------------------------------- */
 
 static bool is_rows(const graph *g, int id, int64_t cols) {
-    const graph_tensor *t = graph_tensor_at(g, id);
-    return id && t->kind == TENSOR_ACTIVATION && t->rank == 2 && t->dim[0] == GRAPH_M && (!cols || t->dim[1] == cols);
+    return id && shape_is_rows(graph_tensor_at(g, id), GRAPH_M, cols);
 }
 
 static bool is_cache(const graph *g, int id, int64_t kv_heads, int64_t head_dim) {
@@ -77,11 +74,7 @@ static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, 
         return error_set(err, KEEL_FORMAT, "%s: weights 0 and 1 (q and k norm) must be [%lld]", op->name,
                          (long long)dim);
     }
-    out[0].kind = TENSOR_ACTIVATION;
-    out[0].dtype = DTYPE_ACT;
-    out[0].rank = 2;
-    out[0].dim[0] = GRAPH_M;
-    out[0].dim[1] = q_heads * dim;
+    shape_rows(&out[0], GRAPH_M, q_heads * dim);
     return KEEL_OK;
 }
 
@@ -106,16 +99,8 @@ static keel_status set_params(attention_params *p, const tiler *t, const graph *
     p->eps = (float)graph_attr_of(op, "eps");
     p->scale = (float)graph_attr_of(op, "scale");
     if (p->scale == 0) p->scale = (float)(1 / sqrt(p->head_dim));
-    kp_u32 *type[2] = {&p->q_norm_dtype, &p->k_norm_dtype};
-    for (int i = 0; i < 2; i++) {
-        dtype d = op->weight[i] ? tiler_dtype(t, op->weight[i]) : DTYPE_F32;
-        if (!vec_reads(d)) {
-            return error_set(err, KEEL_UNSUPPORTED, "%s: a norm weight of type %s; F32, BF16 and F16 are read",
-                             op->name, dtype_name(d));
-        }
-        *type[i] = (kp_u32)d;
-    }
-    return KEEL_OK;
+    KEEL_TRY(columns_weight_dtype(t, g, op, 0, &p->q_norm_dtype, err));
+    return columns_weight_dtype(t, g, op, 1, &p->k_norm_dtype, err);
 }
 
 static void split_task(tiler *t, const graph_op *op, const attention_params *p, int partial, uint32_t h, uint32_t s) {
@@ -135,8 +120,8 @@ static void split_task(tiler *t, const graph_op *op, const attention_params *p, 
     } else {
         tiler_write(t, partial, unit, unit + 1);
     }
-    tiler_region(t, REGION_Q, units * p->head_dim * act, KP_CONSUMER);
-    tiler_region(t, REGION_ACC, units * (p->head_dim + 2) * sizeof(float), KP_STORER);
+    tiler_region(t, ATTENTION_REGION_Q, units * p->head_dim * act, KP_CONSUMER);
+    tiler_region(t, ATTENTION_REGION_ACC, attention_partial_floats(p) * sizeof(float), KP_STORER);
     uint64_t row = 2 * (uint64_t)q + 2 * p->head_dim; /* q, out, k, v; the cache counts by position, not by task */
     tiler_cost(t, 0, row * act, 4 * (uint64_t)q);
 }
@@ -146,7 +131,7 @@ static void merge_task(tiler *t, const graph_op *op, const attention_params *p, 
     tiler_task(t, MERGE, h, h + 1, 0);
     tiler_read(t, partial, first, first + p->splits);
     tiler_write(t, op->out[0], h * q, (h + 1) * q);
-    tiler_region(t, REGION_ACC, (uint64_t)p->m_max * (uint64_t)q * sizeof(float), KP_STORER);
+    tiler_region(t, ATTENTION_REGION_ACC, (uint64_t)p->m_max * (uint64_t)q * sizeof(float), KP_STORER);
     tiler_cost(t, 0, (uint64_t)q * p->splits * sizeof(float), 2 * (uint64_t)q * p->splits);
 }
 
@@ -156,8 +141,8 @@ static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error
     KEEL_TRY(set_params(p, t, g, op, err));
     int partial = 0;
     if (p->splits > 1) {
-        uint64_t floats = (uint64_t)p->m_max * p->group * (p->head_dim + 2);
-        partial = tiler_scratch(t, "partial", p->kv_heads * p->splits * floats * sizeof(float));
+        uint64_t bytes = attention_partial_floats(p) * sizeof(float);
+        partial = tiler_scratch(t, "partial", p->kv_heads * p->splits * bytes);
     }
     for (uint32_t h = 0; h < p->kv_heads; h++) {
         for (uint32_t s = 0; s < p->splits; s++) split_task(t, op, p, partial, h, s);
@@ -207,13 +192,10 @@ static void append_row(const kp_ctx *c, const attention_params *p, kp_u32 r) {
  * joins the launcher's lanes and the copies, stands between. */
 static void split_launch(kp_ctx *c) {
     const attention_params *p = kb_params(c);
-    kp_u32 from, to, cols = p->group * p->head_dim;
-    kb_share(c, 0, kb_rows_live(c), 1, &from, &to);
-    for (kp_u32 r = from; r < to; r++) {
-        const float *q = (const float *)kb_buffer(c, ATTENTION_Q) + ((size_t)r * p->kv_heads + c->task->lo) * cols;
-        kb_bulk(c, (float *)kb_region(c, REGION_Q) + (size_t)r * cols, q, cols * (kp_u32)sizeof(float));
-        append_row(c, p, r);
-    }
+    kp_u32 cols = p->group * p->head_dim, lo = c->task->lo * cols;
+    kb_fetch_rows(c, ATTENTION_REGION_Q, ATTENTION_Q, p->kv_heads * cols, lo, lo + cols, 0);
+    kb_rows rows = kb_rows_of(c, 0);
+    for (kp_u32 r = rows.from; r < rows.to; r++) append_row(c, p, r);
 }
 
 /* The (row, head) units of a task in its regions; unit u is head u mod G of row u / G. */
@@ -226,8 +208,8 @@ typedef struct split_view {
 
 static split_view view_of(const kp_ctx *c) {
     split_view v = {.p = kb_params(c), .step = kb_step(c)};
-    v.q = kb_region(c, REGION_Q);
-    v.acc = kb_region(c, REGION_ACC);
+    v.q = kb_region(c, ATTENTION_REGION_Q);
+    v.acc = kb_region(c, ATTENTION_REGION_ACC);
     v.ml = v.acc + (size_t)v.p->m_max * v.p->group * v.p->head_dim;
     return v;
 }
@@ -305,21 +287,16 @@ static void split_compute(kp_ctx *c) {
 
 /* ---- results ------------------------------------------------------------------------------------- */
 
-/* This KV head's columns of the output, from REGION_ACC. */
+/* This KV head's columns of the output, from ATTENTION_REGION_ACC. */
 static void store_rows(kp_ctx *c) {
     const attention_params *p = kb_params(c);
-    size_t cols = (size_t)p->group * p->head_dim;
-    kp_u32 from, to;
-    kb_share(c, 0, kb_rows_live(c), 1, &from, &to);
-    for (kp_u32 r = from; r < to; r++) {
-        memcpy((float *)kb_buffer(c, ATTENTION_OUT) + ((size_t)r * p->kv_heads + c->task->lo) * cols,
-               (const float *)kb_region(c, REGION_ACC) + r * cols, cols * sizeof(float));
-    }
+    kp_u32 cols = p->group * p->head_dim, lo = c->task->lo * cols;
+    kb_store_rows(c, ATTENTION_REGION_ACC, ATTENTION_OUT, p->kv_heads * cols, lo, lo + cols, 0);
 }
 
 static float *partial_of(const kp_ctx *c, const attention_params *p, kp_u32 split) {
-    size_t floats = (size_t)p->m_max * p->group * (p->head_dim + 2);
-    return (float *)kb_buffer(c, ATTENTION_PARTIAL) + ((size_t)c->task->lo * p->splits + split) * floats;
+    size_t at = ((size_t)c->task->lo * p->splits + split) * attention_partial_floats(p);
+    return (float *)kb_buffer(c, ATTENTION_PARTIAL) + at;
 }
 
 static void split_store(kp_ctx *c) {
@@ -360,7 +337,7 @@ static void merge_unit(const kp_ctx *c, const attention_params *p, kp_u32 u, flo
 
 static void merge_compute(kp_ctx *c) {
     const attention_params *p = kb_params(c);
-    float *out = kb_region(c, REGION_ACC);
+    float *out = kb_region(c, ATTENTION_REGION_ACC);
     kp_u32 from, to;
     kb_share(c, 0, kb_rows_live(c) * p->group, 1, &from, &to);
     for (kp_u32 u = from; u < to; u++) merge_unit(c, p, u, out + (size_t)u * p->head_dim);

@@ -19,7 +19,7 @@
 #ifndef KEEL_OPS_ATTENTION_H
 #define KEEL_OPS_ATTENTION_H
 
-#include "graph/op.h"
+#include "device/types.h"
 
 enum {
     ATTENTION_Q,       /* [M][q_heads × head_dim] */
@@ -35,6 +35,10 @@ enum {
                         */
     ATTENTION_BUFFERS
 };
+enum {
+    ATTENTION_REGION_Q,  /* split: [M][G][D] */
+    ATTENTION_REGION_ACC /* split: as one partial of the scratch; merge, which has no other: [M][G][D] */
+};
 
 enum { ATTENTION_HEAD_MAX = 256 };
 
@@ -48,6 +52,9 @@ typedef struct attention_params {
     float eps, scale;
 } attention_params;
 
-extern const op_desc keel_op_attention;
+/* Elements of one partial. */
+KP_FN kp_u64 attention_partial_floats(const attention_params *p) {
+    return (kp_u64)p->m_max * p->group * (p->head_dim + 2);
+}
 
 #endif

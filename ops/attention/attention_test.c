@@ -179,7 +179,7 @@ static void run_and_compare(fixture *f, uint32_t rows) {
              f->position);
     run(f, rows);
     reference(f, rows);
-    harness_compare(&keel_op_attention, what, harness_tensor(f->h, f->out), f->want, rows, cols, cols, cols);
+    harness_compare(op_find("attention"), what, harness_tensor(f->h, f->out), f->want, rows, cols, cols, cols);
     f->position += rows;
 }
 
@@ -411,10 +411,10 @@ static void rows_of_several_sequences(void **state) {
         static const enum kp_role order[] = {KP_CONSUMER, KP_STORER};
         for (kp_u32 i = 0; i < 4; i++) {
             kp_ctx c = {.worker = &worker, .lane = i % 2, .task = &task};
-            keel_op_attention.phases[0].cpu[order[i / 2]](&c);
+            op_find("attention")->phases[0].cpu[order[i / 2]](&c);
         }
     }
-    harness_compare(&keel_op_attention, "two sequences", out[0], want[0], ROWS, HEADS * G * DIM, HEADS * G * DIM,
+    harness_compare(op_find("attention"), "two sequences", out[0], want[0], ROWS, HEADS * G * DIM, HEADS * G * DIM,
                     HEADS * G * DIM);
 }
 

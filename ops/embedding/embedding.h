@@ -10,19 +10,18 @@
 #ifndef KEEL_OPS_EMBEDDING_H
 #define KEEL_OPS_EMBEDDING_H
 
-#include "graph/op.h"
+#include "device/types.h"
 
 enum {
     EMBEDDING_W,   /* weight [vocab][hidden] */
     EMBEDDING_OUT, /* [M][hidden] */
     EMBEDDING_BUFFERS
 };
+enum { EMBEDDING_REGION_ROWS }; /* region [rows][hi − lo] */
 
 typedef struct embedding_params {
     kp_u32 hidden;
     kp_u32 weight_dtype;
 } embedding_params;
-
-extern const op_desc keel_op_embedding;
 
 #endif

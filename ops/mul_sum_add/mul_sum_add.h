@@ -10,7 +10,7 @@
 #ifndef KEEL_OPS_MUL_SUM_ADD_H
 #define KEEL_OPS_MUL_SUM_ADD_H
 
-#include "graph/op.h"
+#include "device/types.h"
 
 enum {
     MUL_SUM_ADD_Y,        /* [M or M_LOGIT][experts × n] */
@@ -19,12 +19,15 @@ enum {
     MUL_SUM_ADD_OUT,      /* [as y][n] */
     MUL_SUM_ADD_BUFFERS
 };
+enum {
+    MUL_SUM_ADD_REGION_Y,  /* [rows][experts][hi − lo] */
+    MUL_SUM_ADD_REGION_W,  /* [rows][experts] */
+    MUL_SUM_ADD_REGION_OUT /* [rows][hi − lo] of f32 */
+};
 
 typedef struct mul_sum_add_params {
     kp_u32 n, experts;
     kp_u32 logit_rows; /* 1: only rows from logit_from are there */
 } mul_sum_add_params;
-
-extern const op_desc keel_op_mul_sum_add;
 
 #endif

@@ -8,7 +8,7 @@
 #ifndef KEEL_OPS_RMSNORM_H
 #define KEEL_OPS_RMSNORM_H
 
-#include "graph/op.h"
+#include "device/types.h"
 
 enum {
     RMSNORM_X,   /* [M or M_LOGIT][hidden] */
@@ -16,6 +16,7 @@ enum {
     RMSNORM_OUT, /* [M or M_LOGIT][hidden] */
     RMSNORM_BUFFERS
 };
+enum { RMSNORM_REGION_ROWS }; /* region [rows][hidden] */
 
 typedef struct rmsnorm_params {
     kp_u32 hidden;
@@ -23,7 +24,5 @@ typedef struct rmsnorm_params {
     kp_u32 logit_rows; /* 1: rows from logit_from */
     float eps;
 } rmsnorm_params;
-
-extern const op_desc keel_op_rmsnorm;
 
 #endif

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rope_table.h"
 
+#include "device/rows.h"
+#include "graph/shape.h"
 #include "plan/tiler.h"
 
 #include <math.h>
-#include <string.h>
-
-enum { REGION_ROWS }; /* [M][2 × half] */
 
 static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err) {
     const graph_tensor *inv_freq = graph_tensor_at(g, op->in[0]);
@@ -14,11 +13,7 @@ static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, 
         return error_set(err, KEEL_FORMAT, "%s: input 0 must be a constant [rotary_dim / 2]: the inverse frequencies",
                          op->name);
     }
-    out[0].kind = TENSOR_ACTIVATION;
-    out[0].dtype = DTYPE_ACT;
-    out[0].rank = 2;
-    out[0].dim[0] = GRAPH_M;
-    out[0].dim[1] = 2 * inv_freq->dim[0];
+    shape_rows(&out[0], GRAPH_M, 2 * inv_freq->dim[0]);
     return KEEL_OK;
 }
 
@@ -31,7 +26,7 @@ static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error
     p->attention_factor = (float)graph_attr_of(op, "attention_factor");
     tiler_task(t, 0, 0, (uint32_t)cols, 0);
     tiler_write(t, op->out[0], 0, cols);
-    tiler_region(t, REGION_ROWS, tiler_env(t)->m_max * row_bytes, KP_STORER);
+    tiler_region(t, ROPE_TABLE_REGION_ROWS, tiler_env(t)->m_max * row_bytes, KP_STORER);
     tiler_cost(t, 0, row_bytes, (uint64_t)cols * 20);
     return KEEL_OK;
 }
@@ -39,7 +34,7 @@ static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error
 static void compute(kp_ctx *c) {
     const rope_table_params *p = kb_params(c);
     const float *inv_freq = kb_buffer(c, ROPE_TABLE_INV_FREQ);
-    float *rows = kb_region(c, REGION_ROWS);
+    float *rows = kb_region(c, ROPE_TABLE_REGION_ROWS);
     kp_u32 from, to, half = p->half;
     kb_share(c, 0, kb_rows_live(c), 1, &from, &to);
     for (kp_u32 r = from; r < to; r++) {
@@ -55,12 +50,7 @@ static void compute(kp_ctx *c) {
 
 static void store(kp_ctx *c) {
     const rope_table_params *p = kb_params(c);
-    size_t row = 2 * (size_t)p->half;
-    kp_u32 from, to;
-    kb_share(c, 0, kb_rows_live(c), 1, &from, &to);
-    if (from == to) return;
-    memcpy((float *)kb_buffer(c, ROPE_TABLE_OUT) + from * row, (const float *)kb_region(c, REGION_ROWS) + from * row,
-           (to - from) * row * sizeof(float));
+    kb_store_rows(c, ROPE_TABLE_REGION_ROWS, ROPE_TABLE_OUT, 2 * p->half, 0, 2 * p->half, 0);
 }
 
 const op_desc keel_op_rope_table = {

@@ -7,19 +7,18 @@
 #ifndef KEEL_OPS_ROPE_TABLE_H
 #define KEEL_OPS_ROPE_TABLE_H
 
-#include "graph/op.h"
+#include "device/types.h"
 
 enum {
     ROPE_TABLE_INV_FREQ, /* constant [half] */
     ROPE_TABLE_OUT,      /* [M][2 × half] */
     ROPE_TABLE_BUFFERS
 };
+enum { ROPE_TABLE_REGION_ROWS }; /* region [rows][2 × half] */
 
 typedef struct rope_table_params {
     kp_u32 half;
     float attention_factor;
 } rope_table_params;
-
-extern const op_desc keel_op_rope_table;
 
 #endif

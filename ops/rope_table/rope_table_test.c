@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rope_table.h"
 
-#include "support/op_harness.h"
+#include "support/op_cases.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -31,7 +31,7 @@ static void check(uint32_t half, double factor, uint32_t lanes, uint32_t rows, u
             want[(r * 2 + 1) * half + i] = (double)(sinl((long double)angle) * (long double)factor);
         }
     }
-    harness_compare(&keel_op_rope_table, "rope table", harness_tensor(h, out), want, rows, 2 * half, 2 * half,
+    harness_compare(op_find("rope_table"), "rope table", harness_tensor(h, out), want, rows, 2 * half, 2 * half,
                     2 * half);
     harness_close(h);
 }
@@ -63,13 +63,7 @@ static void the_angle_is_a_float(void **state) {
 
 static void needs_a_constant(void **state) {
     (void)state;
-    build b;
-    keel_error err = {0};
-    graph *g = NULL;
-    build_begin(&b, NULL, "test", DTYPE_F32, &err);
-    build_op(&b, (op_spec){.kind = "rope_table", .name = "rope", .in = {build_input(&b, "x", 8)}});
-    assert_int_equal(build_finish(&b, &g), KEEL_FORMAT);
-    assert_non_null(strstr(err.detail, "constant"));
+    op_refuses((op_spec){.kind = "rope_table", .in = {8}}, KEEL_FORMAT, "constant");
 }
 
 int main(void) {

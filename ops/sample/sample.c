@@ -3,12 +3,12 @@
 
 #include "core/vec.h"
 #include "device/emit.h"
+#include "graph/op.h"
 #include "plan/tiler.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { REGION_TOKEN }; /* one kp_u32 */
 enum { GRAIN = 16 };
 
 static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err) {
@@ -29,21 +29,9 @@ static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error
     tiler_task(t, 0, 0, p->vocab, 0);
     tiler_read(t, op->in[0], 0, vocab);
     tiler_write(t, work, 0, 1);
-    tiler_region(t, REGION_TOKEN, sizeof(kp_u32), KP_STORER);
+    tiler_region(t, SAMPLE_REGION_TOKEN, sizeof(kp_u32), KP_STORER);
     tiler_cost(t, 0, (uint64_t)vocab * dtype_bytes(tiler_dtype(t, op->in[0])), (uint64_t)vocab * 32);
     return KEEL_OK;
-}
-
-/* Steele, Lea, Flood: Fast splittable pseudorandom number generators (OOPSLA 2014), the finaliser of SplitMix64. */
-static kp_u64 mix(kp_u64 z) {
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
-double sample_uniform(kp_u32 seed, kp_u32 n) {
-    kp_u64 z = mix(mix((kp_u64)seed + 0x9e3779b97f4a7c15u) + ((kp_u64)n + 1) * 0x9e3779b97f4a7c15u);
-    return (double)(z >> 11) * 0x1p-53;
 }
 
 /* Unsigned integers in the order of the floats; NaN below everything, −0 equal to 0. */
@@ -159,14 +147,14 @@ static void compute(kp_ctx *c) {
     if (c->lane != 0) return;
     kp_u32 *key = kb_buffer(c, SAMPLE_WORK);
     float *e = (float *)kb_buffer(c, SAMPLE_WORK) + vocab;
-    kp_u32 *token = kb_region(c, REGION_TOKEN);
+    kp_u32 *token = kb_region(c, SAMPLE_REGION_TOKEN);
     *token = choose(l->request, x, vocab, key, e, sample_uniform(l->request->seed, l->state->n_out));
 }
 
 static void store(kp_ctx *c) {
     const kp_launch *l = c->worker->launch;
     if (c->lane != 0 || !kp_emit_wanted(l)) return;
-    kp_emit_token(l, *(const kp_u32 *)kb_region(c, REGION_TOKEN));
+    kp_emit_token(l, *(const kp_u32 *)kb_region(c, SAMPLE_REGION_TOKEN));
 }
 
 const op_desc keel_op_sample = {

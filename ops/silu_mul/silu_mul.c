@@ -1,102 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "silu_mul.h"
 
+#include "body/columns.h"
 #include "core/vec.h"
-#include "plan/tiler.h"
-
-#include <string.h>
-
-enum { REGION_OUT, REGION_UP }; /* [rows][hi − lo] each; REGION_OUT holds gate until it holds the result */
-enum { GRAIN = 64 };            /* columns a tile takes at least */
+#include "device/rows.h"
+#include "graph/shape.h"
+#include "plan/columns.h"
 
 static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err) {
-    const graph_tensor *gate = graph_tensor_at(g, op->in[0]), *up = graph_tensor_at(g, op->in[1]);
-    if (gate->kind != TENSOR_ACTIVATION || gate->rank != 2 || up->kind != TENSOR_ACTIVATION || up->rank != 2 ||
-        gate->dim[0] != up->dim[0] || gate->dim[1] != up->dim[1]) {
-        return error_set(
-            err, KEEL_FORMAT,
-            "%s: expected two activations of one shape; %s has rank %d and %lld columns, %s rank %d and %lld "
-            "columns%s",
-            op->name, gate->name, gate->rank, (long long)gate->dim[1], up->name, up->rank, (long long)up->dim[1],
-            gate->dim[0] != up->dim[0] ? ", and their rows differ" : "");
-    }
-    out[0].kind = TENSOR_ACTIVATION;
-    out[0].dtype = DTYPE_ACT;
-    out[0].rank = 2;
-    out[0].dim[0] = gate->dim[0];
-    out[0].dim[1] = gate->dim[1];
-    return KEEL_OK;
+    return shape_pair(g, op, &out[0], err);
 }
 
 static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
-    const graph_tensor *out = graph_tensor_at(g, op->out[0]);
-    silu_mul_params *p = tiler_params(t, sizeof *p);
-    if (!p) return KEEL_NOMEM_AT(err, op->name);
-    p->n = (kp_u32)out->dim[1];
-    p->logit_rows = out->dim[0] == GRAPH_M_LOGIT;
-    const tile_env *env = tiler_env(t);
-    uint64_t act = dtype_bytes(tiler_dtype(t, op->out[0])), column = env->m_max * act;
-    uint64_t most = (uint64_t)env->arch->page_bytes * (env->arch->n_pages / 4) / column;
-    uint32_t tiles = tiler_tiles(t, p->n, GRAIN, (uint32_t)most);
-    for (uint32_t i = 0; i < tiles; i++) {
-        uint32_t lo, hi;
-        tiler_bounds(p->n, GRAIN, tiles, i, &lo, &hi);
-        uint64_t width = hi - lo;
-        tiler_task(t, 0, lo, hi, 0);
-        tiler_read(t, op->in[0], lo, hi);
-        tiler_read(t, op->in[1], lo, hi);
-        tiler_write(t, op->out[0], lo, hi);
-        tiler_region(t, REGION_OUT, width * column, KP_STORER);
-        tiler_region(t, REGION_UP, width * column, KP_CONSUMER);
-        tiler_cost(t, 0, 3 * width * act, 20 * width);
-    }
-    return KEEL_OK;
-}
-
-/* This lane's rows [*from, *to); row r stands at r − *first in the regions. */
-static const silu_mul_params *rows_of(const kp_ctx *c, kp_u32 *first, kp_u32 *from, kp_u32 *to) {
-    const silu_mul_params *p = kb_params(c);
-    *first = kb_rows_from(c, p->logit_rows);
-    kb_share(c, *first, kb_rows_live(c), 1, from, to);
-    return p;
+    return columns_pair(t, g, op, 20, err);
 }
 
 static void fetch(kp_ctx *c) {
-    kp_u32 first, from, to;
-    const silu_mul_params *p = rows_of(c, &first, &from, &to);
-    const float *gate = kb_buffer(c, SILU_MUL_GATE), *up = kb_buffer(c, SILU_MUL_UP);
-    float *to_gate = kb_region(c, REGION_OUT), *to_up = kb_region(c, REGION_UP);
-    size_t width = c->task->hi - c->task->lo;
-    for (kp_u32 r = from; r < to; r++) {
-        size_t at = (size_t)r * p->n + c->task->lo, staged = (r - first) * width;
-        kb_bulk(c, to_gate + staged, gate + at, (kp_u32)(width * sizeof(float)));
-        kb_bulk(c, to_up + staged, up + at, (kp_u32)(width * sizeof(float)));
-    }
+    const silu_mul_params *p = kb_params(c);
+    kb_fetch_rows(c, KP_PAIR_OUT, SILU_MUL_GATE, p->n, c->task->lo, c->task->hi, p->logit_rows);
+    kb_fetch_rows(c, KP_PAIR_B, SILU_MUL_UP, p->n, c->task->lo, c->task->hi, p->logit_rows);
 }
 
-/* Lanes share the columns: one row is the usual case. */
-static void compute(kp_ctx *c) {
-    const silu_mul_params *p = kb_params(c);
-    float *out = kb_region(c, REGION_OUT);
-    const float *up = kb_region(c, REGION_UP);
-    kp_u32 rows = kb_rows_live(c) - kb_rows_from(c, p->logit_rows), lo, hi;
-    size_t width = c->task->hi - c->task->lo;
-    kb_share(c, 0, (kp_u32)width, 16, &lo, &hi);
-    for (kp_u32 r = 0; r < rows; r++) {
-        float *x = out + r * width + lo;
-        vec_silu_mul(x, up + r * width + lo, x, hi - lo);
-    }
-}
+static void compute(kp_ctx *c) { body_pair(c, vec_silu_mul); }
 
 static void store(kp_ctx *c) {
-    kp_u32 first, from, to;
-    const silu_mul_params *p = rows_of(c, &first, &from, &to);
-    const float *rows = kb_region(c, REGION_OUT);
-    float *out = kb_buffer(c, SILU_MUL_OUT);
-    size_t width = c->task->hi - c->task->lo;
-    for (kp_u32 r = from; r < to; r++) {
-        memcpy(out + (size_t)r * p->n + c->task->lo, rows + (r - first) * width, width * sizeof *out);
-    }
+    const silu_mul_params *p = kb_params(c);
+    kb_store_rows(c, KP_PAIR_OUT, SILU_MUL_OUT, p->n, c->task->lo, c->task->hi, p->logit_rows);
 }
 
 const op_desc keel_op_silu_mul = {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "step_begin.h"
 
+#include "graph/op.h"
 #include "plan/tiler.h"
 
 static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err) {

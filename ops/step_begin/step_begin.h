@@ -5,10 +5,8 @@
 #ifndef KEEL_OPS_STEP_BEGIN_H
 #define KEEL_OPS_STEP_BEGIN_H
 
-#include "graph/op.h"
+#include "device/types.h"
 
 enum { STEP_BEGIN_OUT, STEP_BEGIN_BUFFERS };
-
-extern const op_desc keel_op_step_begin;
 
 #endif

@@ -2,6 +2,8 @@
 /* The rows of each pass, from the storer's body called as the protocol calls it, one iteration after the other. */
 #include "step_begin.h"
 
+#include "graph/op.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -39,7 +41,7 @@ static void open(fixture *f, kp_u32 n_prompt, kp_u32 chunk, kp_u32 max_new, kp_u
 static void next(fixture *f, kp_u32 iteration) {
     f->ctx.iteration = iteration;
     for (f->ctx.lane = 0; f->ctx.lane < f->worker.lanes; f->ctx.lane++) {
-        keel_op_step_begin.phases[0].cpu[KP_STORER](&f->ctx);
+        op_find("step_begin")->phases[0].cpu[KP_STORER](&f->ctx);
     }
 }
 

@@ -7,7 +7,7 @@
 #ifndef KEEL_OPS_TENSOR_INIT_H
 #define KEEL_OPS_TENSOR_INIT_H
 
-#include "graph/op.h"
+#include "device/types.h"
 
 enum {
     TENSOR_INIT_OUT, /* [M][cols] */
@@ -18,7 +18,5 @@ typedef struct tensor_init_params {
     kp_u32 cols;
     float value;
 } tensor_init_params;
-
-extern const op_desc keel_op_tensor_init;
 
 #endif

@@ -2,9 +2,9 @@
 /* What a role body may use. Around each body the protocol has already waited, and will signal afterwards:
  *
  *   loader    pages claimed before; may start copies of data that no task of this run writes (weights)
- *   launcher  pages claimed and events satisfied before; starts the copies of activations (kb_copy_in)
+ *   launcher  pages claimed and events satisfied before; starts the copies of activations (kb_bulk, kb_fetch_rows)
  *   consumer  all copies landed before; computes from regions and buffers into regions
- *   storer    all consumer lanes done before; moves results to buffers; the event is triggered after
+ *   storer    all consumer lanes done before; moves results to buffers (kb_store_rows); the event is triggered after
  *
  * Each body runs on every lane of its role: split the work with kb_share(). Buffers that other tasks write may be read
  * by launcher, consumer and storer, never by the loader. Only buffers that the op's tile function declared are touched.

@@ -6,7 +6,7 @@ scripts=$KEEL_SOURCE_DIR/scripts
 rm -rf tree
 tree() {
     rm -rf tree
-    mkdir -p tree/include tree/src/core tree/src/device tree/src/graph tree/src/plan tree/src/load tree/ops/add tree/ops/mul \
+    mkdir -p tree/include tree/src/core tree/src/device tree/src/body tree/src/graph tree/src/plan tree/src/load tree/ops/add tree/ops/mul \
         tree/models tree/tools
     printf '/* A thing. */\nint keel_thing(void);\n' > tree/include/keel.h
     printf '#include "core/a.h"\nint a(void) { return 1; } /* printf( in a comment, abort() too */\n' > tree/src/core/a.c
@@ -46,6 +46,9 @@ offence includes src/device/body.h 'int add(int);'
 offence includes ops/add/add.c '#include "../mul/mul.h"'
 offence includes ops/add/add.c '#include "mul/mul.h"'
 offence includes ops/add/add.c '#include "exec/exec.h"'
+offence includes ops/add/add.h '#include "graph/op.h"'
+offence includes ops/add/add.h '#include <math.h>'
+offence includes src/body/b.c '#include "plan/plan.h"'
 offence includes tools/keel.c '#include "core/a.h"'
 offence includes tools/keel.c '#include <zlib.h>'
 offence calls src/core/a.c 'void b(void) { exit(1); }'

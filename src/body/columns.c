@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "body/columns.h"
+
+#include "core/vec.h"
+#include "device/columns.h"
+#include "device/rows.h"
+
+#include <string.h>
+
+/* Lanes share the columns here: one row is the usual case. */
+void body_pair(kp_ctx *c, void (*f)(const float *a, const float *b, float *out, size_t n)) {
+    const kp_pair *p = kb_params(c);
+    float *out = kb_region(c, KP_PAIR_OUT);
+    const float *b = kb_region(c, KP_PAIR_B);
+    kp_u32 rows = kb_rows_live(c) - kb_rows_from(c, p->logit_rows), lo, hi;
+    size_t width = c->task->hi - c->task->lo;
+    kb_share(c, 0, (kp_u32)width, 16, &lo, &hi);
+    for (kp_u32 r = 0; r < rows; r++) {
+        float *x = out + r * width + lo;
+        f(x, b + r * width + lo, x, hi - lo);
+    }
+}
+
+void body_matmul_fetch(kp_ctx *c, kp_u32 x) {
+    const kp_matmul *p = kb_params(c);
+    if (p->x_staged) kb_fetch_rows(c, KP_MATMUL_X, x, p->k, 0, p->k, p->logit_rows);
+}
+
+void body_matmul(kp_ctx *c, kp_u32 x, kp_u32 w) {
+    const kp_matmul *p = kb_params(c);
+    const kp_task *task = c->task;
+    kp_u32 first = kb_rows_from(c, p->logit_rows), lo, hi;
+    const float *rows = (const float *)kb_buffer(c, x) + (size_t)first * p->k;
+    if (p->x_staged) rows = kb_region(c, KP_MATMUL_X);
+    float *y = kb_region(c, KP_MATMUL_Y);
+    kb_share(c, task->lo, task->hi, 8, &lo, &hi);
+    dtype wt = (dtype)p->weight_dtype;
+    const unsigned char *from = (const unsigned char *)kb_buffer(c, w) + (size_t)lo * p->k * dtype_bytes(wt);
+    vec_matmul(wt, from, hi - lo, p->k, rows, p->k, kb_rows_live(c) - first, y + (lo - task->lo), task->hi - task->lo);
+}
+
+/* out = sum + bias + residual over n columns; bias and residual may be null. */
+static void finish(const float *sum, const float *bias, const float *residual, float *out, size_t n) {
+    if (bias) vec_add(sum, bias, out, n);
+    if (residual) vec_add(bias ? out : sum, residual, out, n);
+    if (!bias && !residual) memcpy(out, sum, n * sizeof *out);
+}
+
+void body_matmul_store(kp_ctx *c, kp_u32 bias, kp_u32 residual, kp_u32 out) {
+    enum { BIAS_BLOCK = 64 }; /* bias values converted at a time */
+    const kp_matmul *p = kb_params(c);
+    const kp_task *task = c->task;
+    const unsigned char *b = kb_buffer(c, bias);
+    const float *y = kb_region(c, KP_MATMUL_Y), *add = residual == KP_NONE ? NULL : kb_buffer(c, residual);
+    float *to = kb_buffer(c, out), values[BIAS_BLOCK];
+    kp_u32 first = kb_rows_from(c, p->logit_rows), live = kb_rows_live(c), lo, hi;
+    size_t width = task->hi - task->lo, block = b ? BIAS_BLOCK : width;
+    dtype bt = (dtype)p->bias_dtype;
+    kb_share(c, task->lo, task->hi, 16, &lo, &hi);
+    for (size_t j = lo; j < hi; j += block) {
+        size_t n = hi - j < block ? hi - j : block;
+        if (b) vec_convert_to_f32(bt, b + j * dtype_bytes(bt), values, n);
+        for (kp_u32 r = first; r < live; r++) {
+            size_t at = (size_t)r * p->n + j;
+            finish(y + (r - first) * width + (j - task->lo), b ? values : NULL, add ? add + at : NULL, to + at, n);
+        }
+    }
+}

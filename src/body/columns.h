@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CPU role bodies of the tasks that device/columns.h describes. Buffers are given by their index in the op. */
+#ifndef KEEL_BODY_COLUMNS_H
+#define KEEL_BODY_COLUMNS_H
+
+#include "device/body.h"
+
+#include <stddef.h>
+
+/* Consumer of kp_pair: f over the live rows, in place. */
+void body_pair(kp_ctx *c, void (*f)(const float *a, const float *b, float *out, size_t n));
+
+/* Launcher of kp_matmul: x into its region, where it has one. */
+void body_matmul_fetch(kp_ctx *c, kp_u32 x);
+/* Consumer of kp_matmul: x with the task's rows of w, as they lie in the checkpoint. */
+void body_matmul(kp_ctx *c, kp_u32 x, kp_u32 w);
+/* Storer of kp_matmul: out = (product + bias) + residual, in f32. residual KP_NONE, and a bias that is not bound:
+ * without. */
+void body_matmul_store(kp_ctx *c, kp_u32 bias, kp_u32 residual, kp_u32 out);
+
+#endif

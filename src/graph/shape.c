@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph/shape.h"
+
+enum { DIM_MAX = 1 << 30 };
+
+void shape_rows(graph_tensor *out, int64_t rows, int64_t cols) {
+    out->kind = TENSOR_ACTIVATION;
+    out->dtype = DTYPE_ACT;
+    out->rank = 2;
+    out->dim[0] = rows;
+    out->dim[1] = cols;
+}
+
+bool shape_is_rows(const graph_tensor *t, int64_t rows, int64_t cols) {
+    return t->kind == TENSOR_ACTIVATION && t->rank == 2 && t->dim[0] == rows && (!cols || t->dim[1] == cols);
+}
+
+keel_status shape_plannable(const graph_op *op, const graph_tensor *w, keel_error *err) {
+    if (w->dim[0] <= DIM_MAX && w->dim[1] <= DIM_MAX) return KEEL_OK;
+    return error_set(err, KEEL_RANGE, "%s: weight %s is [%lld, %lld]; dimensions up to %d can be planned", op->name,
+                     w->name, (long long)w->dim[0], (long long)w->dim[1], DIM_MAX);
+}
+
+keel_status shape_pair(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err) {
+    const graph_tensor *a = graph_tensor_at(g, op->in[0]), *b = graph_tensor_at(g, op->in[1]);
+    if (!shape_is_rows(a, a->dim[0], 0) || !shape_is_rows(b, a->dim[0], a->dim[1])) {
+        return error_set(
+            err, KEEL_FORMAT,
+            "%s: expected two activations of one shape; %s has rank %d and %lld columns, %s rank %d and %lld "
+            "columns%s",
+            op->name, a->name, a->rank, (long long)a->dim[1], b->name, b->rank, (long long)b->dim[1],
+            a->dim[0] != b->dim[0] ? ", and their rows differ" : "");
+    }
+    shape_rows(out, a->dim[0], a->dim[1]);
+    return KEEL_OK;
+}
+
+keel_status shape_matmul(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err) {
+    const graph_tensor *x = graph_tensor_at(g, op->in[0]), *w = graph_tensor_at(g, op->weight[0]);
+    if (x->kind != TENSOR_ACTIVATION || x->rank != 2 || w->rank != 2) {
+        return error_set(
+            err, KEEL_FORMAT,
+            "%s: expected an activation [M, k] and a weight [n, k]; input %s has rank %d, weight %s rank %d", op->name,
+            x->name, x->rank, w->name, w->rank);
+    }
+    if (x->dim[1] != w->dim[1]) {
+        return error_set(err, KEEL_FORMAT,
+                         "%s: input %s is [M, %lld] but weight %s is [%lld, %lld]: the last dimensions must be equal",
+                         op->name, x->name, (long long)x->dim[1], w->name, (long long)w->dim[0], (long long)w->dim[1]);
+    }
+    KEEL_TRY(shape_plannable(op, w, err));
+    const graph_tensor *bias = graph_tensor_at(g, op->weight[1]);
+    if (op->weight[1] && (bias->rank != 1 || bias->dim[0] != w->dim[0])) {
+        return error_set(err, KEEL_FORMAT, "%s: bias %s must be [%lld], as weight %s is [%lld, %lld]", op->name,
+                         bias->name, (long long)w->dim[0], w->name, (long long)w->dim[0], (long long)w->dim[1]);
+    }
+    shape_rows(out, x->dim[0], w->dim[0]);
+    return KEEL_OK;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pieces of shape rules that several ops have in common. The refusals name the op and what was expected. */
+#ifndef KEEL_GRAPH_SHAPE_H
+#define KEEL_GRAPH_SHAPE_H
+
+#include "graph/op.h"
+
+/* Sets an activation [rows][cols] in the arch's type; rows is GRAPH_M, GRAPH_M_LOGIT or those of an input. */
+void shape_rows(graph_tensor *out, int64_t rows, int64_t cols);
+/* Whether t is an activation [rows][cols]; cols 0: of any width. */
+bool shape_is_rows(const graph_tensor *t, int64_t rows, int64_t cols);
+/* Dimensions of a matrix that a task's 32-bit bounds can name. */
+keel_status shape_plannable(const graph_op *op, const graph_tensor *w, keel_error *err);
+
+/* Inputs 0 and 1: two activations of one shape, which is the output's. */
+keel_status shape_pair(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err);
+/* Input 0 [M, k], weight 0 [n, k], weight 1 [n] or none; the output is [M, n]. */
+keel_status shape_matmul(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err);
+
+#endif

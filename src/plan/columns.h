@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tiling by output columns, which most ops do. */
+#ifndef KEEL_PLAN_COLUMNS_H
+#define KEEL_PLAN_COLUMNS_H
+
+#include "plan/tiler.h"
+
+/* The tasks of an op (its phase 0), one a turn:
+ *
+ *   for (columns c = columns_cut(t, n, 0, most); columns_next(&c);) {
+ *       tiler_write(t, op->out[0], c.lo, c.hi);  …
+ *   }
+ */
+typedef struct columns {
+    uint32_t lo, hi; /* of the current task */
+    uint64_t width;  /* hi − lo */
+    tiler *t;
+    uint32_t n, grain, tiles, i;
+} columns;
+
+/* Cuts n columns evenly over the workers, in whole multiples of `grain` (0: the arch's tile_rows, so that tiles of ops
+ * over the same columns coincide; less where `most` is less), at most `most` a task. */
+columns columns_cut(tiler *t, uint32_t n, uint32_t grain, uint32_t most);
+/* Declares the next task; false when there is none. */
+bool columns_next(columns *c);
+
+/* Columns a task may take so that `regions` regions of column_bytes a column fit beside fixed_bytes in half of SMEM:
+ * the next task's pages are free while this one computes, and contiguous wherever the ring stands. */
+uint32_t columns_most(const tiler *t, uint64_t fixed_bytes, uint64_t column_bytes, uint32_t regions);
+
+/* The element type of weight i as a body's parameter: one that vec.h reads; F32 where none is bound. */
+keel_status columns_weight_dtype(const tiler *t, const graph *g, const graph_op *op, int i, kp_u32 *type,
+                                 keel_error *err);
+
+/* Element by element from two inputs: kp_pair and its regions (device/columns.h). flops: for one element. */
+keel_status columns_pair(tiler *t, const graph *g, const graph_op *op, uint64_t flops, keel_error *err);
+/* From whole rows of input 0, by weight 0 and, where bound, weight 1: kp_matmul and its regions (device/columns.h).
+ * residual: a tensor of the output's shape of which each task reads its columns, 0 without. */
+keel_status columns_matmul(tiler *t, const graph *g, const graph_op *op, int residual, keel_error *err);
+
+#endif
