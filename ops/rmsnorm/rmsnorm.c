@@ -32,12 +32,29 @@ static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error
     p->logit_rows = graph_tensor_at(g, op->out[0])->dim[0] == GRAPH_M_LOGIT;
     p->eps = (float)graph_attr_of(op, "eps");
     uint64_t row_bytes = p->hidden * (uint64_t)dtype_bytes(tiler_dtype(t, op->in[0]));
+    const arch_desc *arch = tiler_env(t)->arch;
+    uint64_t w_bytes = p->hidden * (uint64_t)dtype_bytes((dtype)p->weight_dtype), page = arch->page_bytes;
+    uint64_t row_pages = (tiler_env(t)->m_max * row_bytes + page - 1) / page, w_pages = (w_bytes + page - 1) / page;
+    p->w_staged = row_pages + w_pages <= arch->n_pages;
+    p->w_bytes = (kp_u32)w_bytes;
     tiler_task(t, 0, 0, p->hidden, 0);
     tiler_read(t, op->in[0], 0, p->hidden);
     tiler_write(t, op->out[0], 0, p->hidden);
     tiler_region(t, RMSNORM_REGION_ROWS, tiler_env(t)->m_max * row_bytes, KP_STORER);
-    tiler_cost(t, p->hidden * (uint64_t)dtype_bytes((dtype)p->weight_dtype), 2 * row_bytes, 4 * (uint64_t)p->hidden);
+    if (p->w_staged) tiler_region(t, RMSNORM_REGION_W, w_bytes, KP_CONSUMER);
+    tiler_cost(t, w_bytes, 2 * row_bytes, 4 * (uint64_t)p->hidden);
     return KEEL_OK;
+}
+
+/* No task writes weights, so they need not wait for the events. */
+static void load(kp_ctx *c) {
+    const rmsnorm_params *p = kb_params(c);
+    kp_u32 from, to;
+    if (!p->w_staged) return;
+    kb_share(c, 0, p->w_bytes, 64, &from, &to);
+    if (from < to)
+        kb_bulk(c, (kp_u8 *)kb_region(c, RMSNORM_REGION_W) + from, (const kp_u8 *)kb_buffer(c, RMSNORM_W) + from,
+                to - from);
 }
 
 static void fetch(kp_ctx *c) {
@@ -48,9 +65,10 @@ static void fetch(kp_ctx *c) {
 static void compute(kp_ctx *c) {
     const rmsnorm_params *p = kb_params(c);
     kb_rows rows = kb_rows_of(c, p->logit_rows);
+    const void *w = p->w_staged ? kb_region(c, RMSNORM_REGION_W) : kb_buffer(c, RMSNORM_W);
     for (kp_u32 r = rows.from; r < rows.to; r++) {
         float *x = (float *)kb_region(c, RMSNORM_REGION_ROWS) + (size_t)(r - rows.first) * p->hidden;
-        vec_rmsnorm(x, (dtype)p->weight_dtype, kb_buffer(c, RMSNORM_W), p->eps, x, p->hidden);
+        vec_rmsnorm(x, (dtype)p->weight_dtype, w, p->eps, x, p->hidden);
     }
 }
 
@@ -70,8 +88,9 @@ const op_desc keel_op_rmsnorm = {
     .max_weights = 1,
     .n_out = 1,
     .phases = {{.name = "",
-                .needs = KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
-                .cpu = {[KP_LAUNCHER] = fetch, [KP_CONSUMER] = compute, [KP_STORER] = store}}},
+                .needs = KP_ROLE_BIT(KP_LOADER) | KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) |
+                         KP_ROLE_BIT(KP_STORER),
+                .cpu = {[KP_LOADER] = load, [KP_LAUNCHER] = fetch, [KP_CONSUMER] = compute, [KP_STORER] = store}}},
     .infer = infer,
     .tile = tile,
     .min_cosine = 0.99999,

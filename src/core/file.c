@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -14,7 +15,7 @@
 enum { FILE_WRITER_BUFFER_BYTES = 1 << 20 };
 
 static keel_status regular_open(const char *path, int *fd, size_t *bytes, keel_error *err) {
-    int f = open(path, O_RDONLY | O_CLOEXEC);
+    int f = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) /* a FIFO must not block */;
     if (f < 0) return error_errno(err, path, "open");
     struct stat st;
     if (fstat(f, &st) != 0) {
@@ -93,7 +94,8 @@ keel_status file_writer_open(const char *path, file_writer *w, keel_error *err) 
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
         return error_set(err, KEEL_USAGE, "%s: exists and is no regular file; name another", path);
     }
-    size_t n = strlen(path) + 32;
+    char *target = realpath(path, NULL); /* the file behind a link is replaced, not the link */
+    size_t n = strlen(target ? target : path) + 32;
     w->path = mem_alloc(n);
     w->tmp_path = mem_alloc(n);
     w->buffer = mem_alloc(FILE_WRITER_BUFFER_BYTES);
@@ -101,11 +103,12 @@ keel_status file_writer_open(const char *path, file_writer *w, keel_error *err) 
     if (!w->path || !w->tmp_path || !w->buffer) {
         s = KEEL_NOMEM_AT(err, path);
     } else {
-        snprintf(w->path, n, "%s", path);
-        snprintf(w->tmp_path, n, "%s.tmp.%ld", path, (long)getpid());
+        snprintf(w->path, n, "%s", target ? target : path);
+        snprintf(w->tmp_path, n, "%s.tmp.%ld", w->path, (long)getpid());
         w->fd = open(w->tmp_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
         if (w->fd < 0) s = error_errno(err, w->tmp_path, "create");
     }
+    keel_free(target);
     if (s != KEEL_OK) file_writer_abandon(w);
     return s;
 }

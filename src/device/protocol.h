@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The protocol: how the roles of a worker, and the workers of a launch, hand work to each other. One text, compiled for
- * the device and for the CPU; it names no op. docs/protocol.md explains it; docs/proof.md says why it is safe.
+ * the device and for the CPU; it names no op. docs/protocol.md explains it and says why it is safe.
  *
  * It is written over these primitives alone, which the backend supplies before including this file
  * (src/exec/cpu_prim.h; later src/device/cuda_prim.cuh):
@@ -59,7 +59,7 @@ KP_FN int kp_wait_counter(kp_ctx *c, kp_u32 *count, kp_u32 target, kp_u32 what) 
 
 /* The k-th claim of a page (counted over the whole run) waits for its (k−1)-th release. A page's claims all come from
  * the same loader lane in queue order, and the k-th release follows the k-th claim, so the lane never observes the
- * barrier two phases late: parity cannot alias (docs/proof.md). */
+ * barrier two phases late: parity cannot alias (docs/protocol.md). */
 KP_FN int kp_claim(kp_ctx *c, const kp_task *t) {
     kp_worker *w = c->worker;
     for (kp_u32 s = 0; s < t->n_spans; s++) {

@@ -19,6 +19,7 @@ struct keel_model {
 
 struct keel_plan {
     plan *plan;
+    const keel_model *made_for; /* NULL: read from a file */
 };
 
 struct keel_session {
@@ -26,7 +27,11 @@ struct keel_session {
     session *session;
 };
 
-/* Refuses a struct of another version of the header: KEEL_USAGE naming it. */
-keel_status api_check_size(const char *what, size_t given, size_t mine, keel_error *err);
+/* Copies a caller's option struct of `size` bytes into mine, which is zeroed: an older, shorter one leaves the fields
+ * it does not know at their defaults; one that is longer (or has no size) is KEEL_USAGE. */
+keel_status api_take(const char *what, void *mine, size_t mine_bytes, const void *given, size_t size, keel_error *err);
+#define API_TAKE(type, mine, given, err)                                                                               \
+    type mine = {0};                                                                                                   \
+    KEEL_TRY(api_take(#type, &mine, sizeof mine, (given), (given)->struct_size, (err)))
 
 #endif

@@ -12,12 +12,14 @@
 
 enum { CONFIG_MAX_BYTES = 16 << 20, STOP_IDS_MAX = 64 };
 
-keel_status api_check_size(const char *what, size_t given, size_t mine, keel_error *err) {
-    if (given == mine) return KEEL_OK;
-    return error_set(
-        err, KEEL_USAGE,
-        "%s: struct_size is %zu, this library expects %zu; start from the INITIALIZER and build against its header",
-        what, given, mine);
+keel_status api_take(const char *what, void *mine, size_t mine_bytes, const void *given, size_t size, keel_error *err) {
+    if (size < sizeof size || size > mine_bytes) {
+        return error_set(err, KEEL_USAGE,
+                         "%s: struct_size is %zu, this library knows up to %zu bytes; start from the INITIALIZER", what,
+                         size, mine_bytes);
+    }
+    memcpy(mine, given, size);
+    return KEEL_OK;
 }
 
 const char *keel_geometry_name(size_t i) {
@@ -120,8 +122,9 @@ static keel_status plan_types(keel_model *m, keel_error *err) {
     return weights_bind(m->weights, m->graph, err);
 }
 
-keel_status keel_model_open(const keel_model_options *options, keel_model **out, keel_error *err) {
-    KEEL_TRY(api_check_size("keel_model_options", options->struct_size, sizeof *options, err));
+keel_status keel_model_open(const keel_model_options *given, keel_model **out, keel_error *err) {
+    API_TAKE(keel_model_options, o, given, err);
+    const keel_model_options *options = &o;
     if (!options->path == !options->synth)
         return error_set(err, KEEL_USAGE, "give a checkpoint folder or a synthetic geometry, one of them");
     keel_model *m = mem_calloc(1, sizeof *m);

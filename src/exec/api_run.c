@@ -4,25 +4,27 @@
 
 #include "core/file.h"
 #include "core/mem.h"
+#include "exec/cpu_worker.h"
 
 #include <string.h>
-#include <unistd.h>
 
 enum { PLAN_MAX_BYTES = 1 << 30 };
 
-static keel_status plan_wrap(plan *p, keel_plan **out, keel_error *err) {
+static keel_status plan_wrap(plan *p, const keel_model *made_for, keel_plan **out, keel_error *err) {
     keel_plan *k = mem_calloc(1, sizeof *k);
     if (!k) {
         plan_close(p);
         return KEEL_NOMEM_AT(err, "plan");
     }
     k->plan = p;
+    k->made_for = made_for;
     *out = k;
     return KEEL_OK;
 }
 
-keel_status keel_plan_build(const keel_model *m, const keel_plan_options *o, keel_plan **out, keel_error *err) {
-    KEEL_TRY(api_check_size("keel_plan_options", o->struct_size, sizeof *o, err));
+keel_status keel_plan_build(const keel_model *m, const keel_plan_options *given, keel_plan **out, keel_error *err) {
+    API_TAKE(keel_plan_options, taken, given, err);
+    const keel_plan_options *o = &taken;
     plan_options p = {.arch = o->arch ? o->arch : "cpu",
                       .workers = o->workers,
                       .m_max = o->batch,
@@ -32,14 +34,14 @@ keel_status keel_plan_build(const keel_model *m, const keel_plan_options *o, kee
                       .allow_absent = o->allow_absent,
                       .levers = o->levers,
                       .n_levers = o->n_levers};
-    if (!p.workers && strcmp(p.arch, "cpu") == 0) p.workers = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    if (!p.workers && strcmp(p.arch, "cpu") == 0) p.workers = cpu_cores();
     if (m->graph->max_position > 0 && p.max_seq > m->graph->max_position) {
         return error_set(err, KEEL_RANGE, "--max-seq %u: the model was made for %lld positions", p.max_seq,
                          (long long)m->graph->max_position);
     }
     plan *built;
     KEEL_TRY(plan_build(m->graph, &p, &built, err));
-    return plan_wrap(built, out, err);
+    return plan_wrap(built, m, out, err);
 }
 
 keel_status keel_plan_load(const char *path, keel_plan **out, keel_error *err) {
@@ -49,7 +51,7 @@ keel_status keel_plan_load(const char *path, keel_plan **out, keel_error *err) {
     plan *p;
     keel_status s = plan_read(path, (const uint8_t *)data, bytes, &p, err);
     mem_free(data);
-    return s == KEEL_OK ? plan_wrap(p, out, err) : s;
+    return s == KEEL_OK ? plan_wrap(p, NULL, out, err) : s;
 }
 
 keel_status keel_plan_save(const keel_plan *k, const char *path, keel_error *err) {
@@ -114,11 +116,41 @@ keel_status keel_plan_info_get(const keel_plan *k, keel_plan_info *out, keel_err
     return KEEL_OK;
 }
 
-keel_status keel_session_open(const keel_model *m, const keel_plan *k, const keel_session_options *o,
+/* Until a plan of any origin can be proved, only a plan that this build makes of this model itself is run: it is made
+ * again and compared, bytes against bytes. */
+static keel_status plan_belongs(const keel_model *m, const keel_plan *k, keel_error *err) {
+    if (k->made_for == m) return KEEL_OK;
+    const plan *p = k->plan;
+    plan_options o = {.arch = p->arch,
+                      .workers = p->workers,
+                      .m_max = p->m_max,
+                      .max_seq = p->max_seq,
+                      .page_tokens = p->page_tokens,
+                      .kv_splits = p->kv_splits,
+                      .allow_absent = true,
+                      .levers = p->levers,
+                      .n_levers = p->n_levers};
+    char have[PLAN_HASH_HEX], want[PLAN_HASH_HEX];
+    plan *again;
+    KEEL_TRY(plan_hash(p, have, err));
+    KEEL_TRY(plan_build(m->graph, &o, &again, err));
+    keel_status s = plan_hash(again, want, err);
+    plan_close(again);
+    if (s != KEEL_OK || strcmp(have, want) == 0) return s;
+    return error_set(
+        err, KEEL_USAGE,
+        "the plan was not made for this model (%s, %u layers) by this build (sha256 %.16s…, made again %.16s…); "
+        "make it again with keel plan",
+        m->graph->architecture, (unsigned)m->graph->n_layers, have, want);
+}
+
+keel_status keel_session_open(const keel_model *m, const keel_plan *k, const keel_session_options *given,
                               keel_session **out, keel_error *err) {
-    KEEL_TRY(api_check_size("keel_session_options", o->struct_size, sizeof *o, err));
+    API_TAKE(keel_session_options, taken, given, err);
+    const keel_session_options *o = &taken;
     if (!m->weights)
         return error_set(err, KEEL_USAGE, "the model was opened without weights (graph_only); open it whole to run");
+    KEEL_TRY(plan_belongs(m, k, err));
     keel_session *s = mem_calloc(1, sizeof *s);
     if (!s) return KEEL_NOMEM_AT(err, "session");
     s->model = m;
@@ -143,8 +175,9 @@ static void pass_token(void *user, uint32_t index, uint32_t token, uint64_t ns) 
     if (r->on_token) r->on_token(r->user, index, (int32_t)token, ns);
 }
 
-keel_status keel_session_run(keel_session *s, const keel_request *r, keel_result *result, keel_error *err) {
-    KEEL_TRY(api_check_size("keel_request", r->struct_size, sizeof *r, err));
+keel_status keel_session_run(keel_session *s, const keel_request *given, keel_result *result, keel_error *err) {
+    API_TAKE(keel_request, taken, given, err);
+    const keel_request *r = &taken;
     if (r->n_prompt > UINT32_MAX || r->n_stop_ids > UINT32_MAX || r->n_forced > UINT32_MAX) {
         return error_set(err, KEEL_RANGE, "a list of ids is longer than 2^32");
     }

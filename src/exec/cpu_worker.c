@@ -12,7 +12,6 @@
 #include <sched.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { COPIES = 32, STACK_BYTES = 256 * 1024, MAX_LANES = 2, FIBERS = (int)KP_ROLES * MAX_LANES + 1 };
 
@@ -229,6 +228,12 @@ static void *worker_main(void *argument) {
 
 /* ---- life of an engine --------------------------------------------------------------------------- */
 
+uint32_t cpu_cores(void) {
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return n > 0 ? (uint32_t)n : 1;
+}
+
 static bool worker_open(cpu_engine *e, uint32_t index) {
     cpu_worker *w = &e->workers[index];
     uint32_t lanes = e->config.lanes;
@@ -260,10 +265,10 @@ keel_status cpu_engine_open(const kp_launch *launch, const cpu_config *config, c
     if (!e->config.lanes) e->config.lanes = 1;
     if (e->config.lanes > MAX_LANES) e->config.lanes = MAX_LANES;
     e->workers = mem_calloc(launch->n_workers, sizeof *e->workers);
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    long cores = (long)cpu_cores();
     e->spins = (long)launch->n_workers <= cores ? 4000 : 16;
     /* Thousands of workers on a few cores would spend them on waking up: the more of them, the longer they sleep. */
-    long crowd = (long)launch->n_workers / (4 * (cores > 0 ? cores : 1));
+    long crowd = (long)launch->n_workers / (4 * cores);
     e->yields = crowd > 1 ? 1 : 64;
     e->sleep_ns = 30000 * (crowd < 1 ? 1 : crowd > 100 ? 100 : crowd);
     bool ok = e->workers != NULL;

@@ -15,6 +15,9 @@ typedef struct cpu_config {
 
 typedef struct cpu_engine cpu_engine;
 
+/* Cores that this process may use (its affinity), at least 1. */
+uint32_t cpu_cores(void);
+
 /* Workers, fibers and SMEM for `launch` (borrowed; its arrays may change between runs, not its worker count). */
 keel_status cpu_engine_open(const kp_launch *launch, const cpu_config *config, cpu_engine **out, keel_error *err);
 /* Starts one run: one thread a worker. The caller has zeroed events and control. */

@@ -228,7 +228,8 @@ static keel_status prepare(session *s, const kp_request *q, keel_error *err) {
     if (!s->request.chunk || s->request.chunk > s->p->m_max) s->request.chunk = s->p->m_max;
     memset(s->out, 0, need * sizeof *s->out);
     memset(s->events, 0, ((size_t)s->p->n_events + 1) * sizeof *s->events);
-    memset(&s->control, 0, sizeof s->control);
+    s->control.arrived = s->control.abort = 0;
+    s->control.go = 0; /* stop_request stays: a stop that came before the run ends it after its first iteration */
     s->step = (kp_step){0};
     s->state = (kp_state){.position = q->start};
     return KEEL_OK;
@@ -279,7 +280,7 @@ keel_status session_run(session *s, const kp_request *request, session_token on_
         result->first_ns = s->out_ns[0];
         result->last_ns = s->out_ns[result->n_tokens - 1];
     }
-    result->stopped = __atomic_load_n(&s->control.stop_request, __ATOMIC_ACQUIRE) && !s->state.finished;
+    result->stopped = __atomic_exchange_n(&s->control.stop_request, 0, __ATOMIC_ACQ_REL) && !s->state.finished;
     return KEEL_OK;
 }
 

@@ -65,6 +65,7 @@ typedef struct plan {
     arena arena;
     const char *arch, *architecture;
     uint32_t workers, m_max, max_seq, page_tokens;
+    uint32_t kv_splits; /* as asked; 0: the op chose */
     uint32_t page_bytes, n_pages;
     uint32_t layer_first, n_layers;
     uint64_t vocab, hidden, arena_bytes;

@@ -163,6 +163,7 @@ void plan_io_header(codec *c, void *record) {
     io_u32(c, &p->m_max);
     io_u32(c, &p->max_seq);
     io_u32(c, &p->page_tokens);
+    io_u32(c, &p->kv_splits);
     io_u32(c, &p->page_bytes);
     io_u32(c, &p->n_pages);
     io_u32(c, &p->layer_first);

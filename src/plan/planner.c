@@ -30,6 +30,7 @@ static keel_status plan_header(plan *p, const graph *g, const plan_options *o, k
     p->page_tokens = o->page_tokens ? o->page_tokens : 64;
     p->max_seq =
         o->max_seq ? o->max_seq : (uint32_t)(g->max_position > 0 && g->max_position < 4096 ? g->max_position : 4096);
+    p->kv_splits = o->kv_splits;
     p->page_bytes = arch->page_bytes;
     p->n_pages = arch->n_pages;
     p->architecture = arena_strdup(&p->arena, g->architecture ? g->architecture : "");

@@ -108,7 +108,7 @@ check "a plan without bodies for needed roles is refused, exit 1" - guard
 # 7 extension, ops, input, fuzz, bundle
 check "an op from a template is one folder and one line; a model is one file" - tests '^frame\.extend'
 check "every op against its reference, in its folder" - tests '^ops\.'
-check "bad input: exit 2, names file and place, nothing written" - tests '^cli\.(bad_input|usage|convert)'
+check "bad input: exit 2, names file and place, nothing written" - tests '^cli\.(bad_input|odd_files|usage|convert)'
 check "parsers replay their fuzz corpora" - tests '^fuzz\.'
 check "make gpu-bundle, at most 15 MiB" - make gpu-bundle
 

@@ -270,6 +270,79 @@ static void plan_of_another_model_is_refused(void **state) {
     keel_model_close(qwen);
 }
 
+/* A plan that was read from a file runs only where this build would make the same bytes. */
+static void plan_file_of_another_shape_is_refused(void **state) {
+    (void)state;
+    const char *const path = "session_test.plan", *const config = "session_test.json";
+    keel_model *m = open_model("tiny-llama");
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    keel_session_options so = KEEL_SESSION_OPTIONS_INITIALIZER;
+    keel_plan *kp = NULL, *read = NULL;
+    keel_session *s = open_session(m, (setup){.workers = 3, .kv_splits = 2}, &kp);
+    keel_session_close(s);
+    assert_int_equal(keel_plan_save(kp, path, &err), KEEL_OK);
+    keel_plan_close(kp);
+    assert_int_equal(keel_plan_load(path, &read, &err), KEEL_OK);
+    assert_int_equal(keel_session_open(m, read, &so, &s, &err), KEEL_OK);
+    keel_session_close(s);
+    /* the same keys and types, another width: what would read past every row */
+    const char *text =
+        "{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 96, \"intermediate_size\": 160,"
+        "\"num_hidden_layers\": 3, \"num_attention_heads\": 6, \"num_key_value_heads\": 3, \"head_dim\": 16,"
+        "\"vocab_size\": 515, \"rms_norm_eps\": 1e-05, \"rope_theta\": 10000.0, \"max_position_embeddings\": 2048,"
+        "\"tie_word_embeddings\": false, \"attention_bias\": true, \"torch_dtype\": \"bfloat16\"}";
+    assert_int_equal(keel_file_save(config, text, strlen(text), &err), KEEL_OK);
+    keel_model *other = open_model(config);
+    s = NULL;
+    assert_int_equal(keel_session_open(other, read, &so, &s, &err), KEEL_USAGE);
+    assert_non_null(strstr(err.detail, "was not made for this model"));
+    assert_null(s);
+    keel_plan_close(read);
+    keel_model_close(other);
+    keel_model_close(m);
+}
+
+/* A stop before the run ends that run after its first iteration, and no later one. */
+static void early_stop_is_not_lost(void **state) {
+    (void)state;
+    keel_model *m = open_model("tiny-llama");
+    keel_plan *kp = NULL;
+    keel_session *s = open_session(m, (setup){0}, &kp);
+    keel_session_stop(s);
+    outcome *o = run(s, a_prompt(7), 5, 40);
+    assert_true(o->result.stopped && o->result.n_tokens < 40);
+    free(o);
+    o = run(s, a_prompt(7), 5, 40);
+    assert_true(!o->result.stopped && o->result.n_tokens == 40);
+    free(o);
+    keel_session_close(s);
+    keel_plan_close(kp);
+    keel_model_close(m);
+}
+
+/* Built against an older, shorter header: the fields it did not know keep their defaults. A longer one is refused. */
+static void option_structs_are_versioned(void **state) {
+    (void)state;
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    keel_model *m = open_model("tiny-llama");
+    keel_plan *kp = NULL;
+    keel_plan_options po = KEEL_PLAN_OPTIONS_INITIALIZER;
+    po.workers = 3;
+    po.batch = 999; /* beyond what an old caller's struct had */
+    po.struct_size = offsetof(keel_plan_options, batch);
+    assert_int_equal(keel_plan_build(m, &po, &kp, &err), KEEL_OK);
+    keel_plan_info info;
+    assert_int_equal(keel_plan_info_get(kp, &info, &err), KEEL_OK);
+    assert_int_equal(info.workers, 3);
+    assert_int_equal(info.batch, 16);
+    keel_plan_close(kp);
+    po.struct_size = sizeof po + 8;
+    assert_int_equal(keel_plan_build(m, &po, &kp, &err), KEEL_USAGE);
+    po.struct_size = 0;
+    assert_int_equal(keel_plan_build(m, &po, &kp, &err), KEEL_USAGE);
+    keel_model_close(m);
+}
+
 static keel_status whole_life(void) {
     keel_model_options o = KEEL_MODEL_OPTIONS_INITIALIZER;
     keel_plan_options po = KEEL_PLAN_OPTIONS_INITIALIZER;
@@ -314,10 +387,17 @@ static void every_allocation_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits_whatever_the_setup), cmocka_unit_test(splits_and_page_sizes_agree),
-        cmocka_unit_test(second_run_is_fresh),          cmocka_unit_test(host_stop_ends_the_run),
-        cmocka_unit_test(stop_ids_end_the_run),         cmocka_unit_test(refusals),
-        cmocka_unit_test(lost_trigger_is_named),        cmocka_unit_test(plan_of_another_model_is_refused),
+        cmocka_unit_test(same_bits_whatever_the_setup),
+        cmocka_unit_test(splits_and_page_sizes_agree),
+        cmocka_unit_test(second_run_is_fresh),
+        cmocka_unit_test(host_stop_ends_the_run),
+        cmocka_unit_test(stop_ids_end_the_run),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(lost_trigger_is_named),
+        cmocka_unit_test(plan_of_another_model_is_refused),
+        cmocka_unit_test(plan_file_of_another_shape_is_refused),
+        cmocka_unit_test(early_stop_is_not_lost),
+        cmocka_unit_test(option_structs_are_versioned),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
