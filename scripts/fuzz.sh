@@ -12,8 +12,10 @@ for source in "$root"/tests/fuzz/fuzz_*.c; do
     name=$(basename "$source" .c)
     name=${name#fuzz_}
     mkdir -p "$build/corpus/$name"
+    dict=()
+    [ ! -f "$root/tests/fuzz/$name.dict" ] || dict=("-dict=$root/tests/fuzz/$name.dict")
     echo "fuzz: $name, $seconds s"
-    "$build/tests/fuzz_$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+    "$build/tests/fuzz_$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 "${dict[@]}" \
         -artifact_prefix="$build/findings/$name-" "$build/corpus/$name" "$root/tests/fuzz/corpus/$name" \
         2>"$build/findings/$name.log" || failed+=("$name")
     grep -E '^(stat::number_of_executed_units|SUMMARY|==.*ERROR)' "$build/findings/$name.log" || true
