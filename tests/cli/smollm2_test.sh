@@ -5,6 +5,7 @@
 
 gguf=$(ls "$KEEL_SOURCE_DIR"/models-cache/*.gguf 2>/dev/null | head -n 1 || true)
 [ -n "$gguf" ] || { echo "left out: no models-cache/*.gguf; make demo fetches it"; exit 77; }
+! ldd "$KEEL" 2>/dev/null | grep -q libtsan || { echo "left out: minutes under ThreadSanitizer"; exit 77; }
 rm -rf smollm2
 "$KEEL" convert --from-gguf "$gguf" smollm2 --dtype f32 >/dev/null || wrong "conversion"
 python3 "$cli/golden.py" "$KEEL" smollm2 "$golden/smollm2_golden.json" || wrong "tokens"
