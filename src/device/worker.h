@@ -89,19 +89,24 @@ typedef struct kp_ctx {
 
 /* What a waiting lane waits for: lets the CPU scheduler look without switching, and names it in reports. */
 enum kp_hint_kind { KP_HINT_RUN, KP_HINT_BAR, KP_HINT_COUNTER, KP_HINT_GO, KP_HINT_AGENT };
+/* X(NAME, in a report: "waits for …") */
+#define KP_WHAT_MAP(X)                                                                                                 \
+    X(ARRIVED, "the next task")                                                                                        \
+    X(CLAIMED, "its pages to be claimed")                                                                              \
+    X(READY, "its events")                                                                                             \
+    X(LOADED, "its inputs to land")                                                                                    \
+    X(COMPUTED, "the consumer's result")                                                                               \
+    X(FINISHED, "a free instruction slot")                                                                             \
+    X(JOIN, "its sister lane")                                                                                         \
+    X(BORDER, "the other workers at the iteration border")                                                             \
+    X(GO, "worker 0's go word")                                                                                        \
+    X(COPY, "a copy")
 enum kp_what {
-    KP_WHAT_ARRIVED,
-    KP_WHAT_CLAIMED,
-    KP_WHAT_READY,
-    KP_WHAT_LOADED,
-    KP_WHAT_COMPUTED,
-    KP_WHAT_FINISHED,
-    KP_WHAT_JOIN,
-    KP_WHAT_BORDER,
-    KP_WHAT_GO,
-    KP_WHAT_COPY,
-    KP_WHAT_PAGE = 0x10000000,  /* + page */
-    KP_WHAT_EVENT = 0x20000000, /* + event */
+#define X(NAME, text) KP_WHAT_##NAME,
+    KP_WHAT_MAP(X)
+#undef X
+        KP_WHAT_PAGE = 0x10000000, /* + page */
+    KP_WHAT_EVENT = 0x20000000,    /* + event */
 };
 typedef struct kp_hint {
     kp_u32 kind, what, target;

@@ -3,23 +3,12 @@
 
 #include <stdio.h>
 
-static const char *const role_name[] = {
-#define X(NAME, number, text) text,
-    KP_ROLE_MAP(X)
-#undef X
-};
-
 static void what_text(char *out, size_t cap, const plan *p, const kp_launch *l, const kp_hint *h, uint32_t iteration) {
-    static const char *const names[] = {"the next task",
-                                        "its pages to be claimed",
-                                        "its events",
-                                        "its inputs to land",
-                                        "the consumer's result",
-                                        "a free instruction slot",
-                                        "its sister lane",
-                                        "the other workers at the iteration border",
-                                        "worker 0's go word",
-                                        "a copy"};
+    static const char *const names[] = {
+#define X(NAME, text) text,
+        KP_WHAT_MAP(X)
+#undef X
+    };
     if (h->what >= KP_WHAT_EVENT) {
         uint32_t e = h->what - KP_WHAT_EVENT;
         const plan_phase *ph = &p->phases[p->events[e].phase];
@@ -46,7 +35,7 @@ keel_status hang_report(const plan *p, const cpu_engine *e, const kp_launch *l, 
             what_text(what, sizeof what, p, l, &h, at.iteration);
             const char *task =
                 at.task && at.task->instance < p->n_instances ? p->instances[at.task->instance].name : "no task";
-            error_append(err, "  worker %u %s, iteration %u, %s: waits for %s", w, role_name[r], at.iteration, task,
+            error_append(err, "  worker %u %s, iteration %u, %s: waits for %s", w, role_name(r), at.iteration, task,
                          what);
             listed++;
         }

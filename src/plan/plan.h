@@ -20,6 +20,9 @@ typedef enum buffer_kind {
 } buffer_kind;
 const char *buffer_kind_name(buffer_kind k);
 
+/* "loader"; "?" for a number that is no role. */
+const char *role_name(uint32_t role);
+
 typedef struct plan_buffer {
     const char *name, *key; /* key: weights, else "" */
     buffer_kind kind;

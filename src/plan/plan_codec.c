@@ -136,20 +136,14 @@ static void io_kind(codec *c, buffer_kind *k) {
     if (*k == BUFFER_KINDS) CODEC_FAIL(c, KEEL_UNSUPPORTED, "buffer kind %s is not one of this build's", name);
 }
 
-static const char *const role_names[KP_ROLES] = {
-#define X(NAME, number, text) [number] = text,
-    KP_ROLE_MAP(X)
-#undef X
-};
-
 /* The role of a span in use; spans beyond n_spans are zero and name nothing. */
 static void io_role(codec *c, uint32_t *role, bool used) {
-    const char *name = !used ? "" : *role < KP_ROLES ? role_names[*role] : "?";
+    const char *name = used ? role_name(*role) : "";
     io_text(c, &name);
     if (c->writing || c->status != KEEL_OK) return;
     *role = 0;
     if (!used) return;
-    while (*role < KP_ROLES && strcmp(role_names[*role], name) != 0) ++*role;
+    while (*role < KP_ROLES && strcmp(role_name(*role), name) != 0) ++*role;
     if (*role == KP_ROLES) CODEC_FAIL(c, KEEL_UNSUPPORTED, "role %s is not one of this build's", name);
 }
 

@@ -96,15 +96,6 @@ static void put_header(buf *b, const plan *p) {
     buf_put(b, "}", 1);
 }
 
-static const char *role_name(uint32_t role) {
-    static const char *const names[KP_ROLES] = {
-#define X(NAME, number, text) [number] = text,
-        KP_ROLE_MAP(X)
-#undef X
-    };
-    return role < KP_ROLES ? names[role] : "?";
-}
-
 static void put_task(buf *b, const plan *p, uint32_t id, uint32_t worker) {
     const kp_task *t = &p->tasks[id];
     const plan_instance *n = &p->instances[t->instance];

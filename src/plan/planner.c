@@ -10,6 +10,15 @@ const char *buffer_kind_name(buffer_kind k) {
     return k < BUFFER_KINDS ? names[k] : "?";
 }
 
+const char *role_name(uint32_t role) {
+    static const char *const names[KP_ROLES] = {
+#define X(NAME, number, text) [number] = text,
+        KP_ROLE_MAP(X)
+#undef X
+    };
+    return role < KP_ROLES ? names[role] : "?";
+}
+
 void plan_close(plan *p) {
     if (!p) return;
     arena a = p->arena;
@@ -63,11 +72,6 @@ static keel_status plan_levers(plan *p, const plan_options *o, keel_error *err) 
 }
 
 keel_status plan_check_bodies(const plan *p, keel_error *err) {
-    static const char *const role_names[] = {
-#define X(NAME, number, text) text,
-        KP_ROLE_MAP(X)
-#undef X
-    };
     const arch_desc *arch = arch_find(p->arch);
     keel_status s = KEEL_OK;
     for (uint32_t b = 0; b < p->n_bodies; b++) {
@@ -78,7 +82,7 @@ keel_status plan_check_bodies(const plan *p, keel_error *err) {
             if (s == KEEL_OK)
                 s = error_set(err, KEEL_REFUSED, "the plan for %s is not complete; missing role bodies:", p->arch);
             const char *phase = op->phases[p->bodies[b].phase].name;
-            error_append(err, "  op %s%s%s: %s", op->name, *phase ? "." : "", phase, role_names[r]);
+            error_append(err, "  op %s%s%s: %s", op->name, *phase ? "." : "", phase, role_name((uint32_t)r));
         }
     }
     return s;

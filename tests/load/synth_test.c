@@ -166,11 +166,23 @@ static void refusals(void **state) {
     assert_int_equal(synth_fill("a.weight", 0, 2, matrix, DTYPE_F32, 256 * 384, 0, out, &err), KEEL_OK);
 }
 
+/* Halves are the f32 values rounded, whatever the slice. */
+static void halves_are_the_rounded_values(void **state) {
+    (void)state;
+    enum { N = 1000, FROM = 77 };
+    float values[N];
+    uint16_t halves[N];
+    assert_int_equal(synth_fill("a.weight", 9, 2, matrix, DTYPE_F32, FROM, N, values, NULL), KEEL_OK);
+    assert_int_equal(synth_fill("a.weight", 9, 2, matrix, DTYPE_F16, FROM, N, halves, NULL), KEEL_OK);
+    for (int i = 0; i < N; i++) assert_int_equal(halves[i], f16_from_f32(values[i]));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_as_python),
         cmocka_unit_test(whole_tensor_as_python),
         cmocka_unit_test(slices_agree_with_the_whole),
+        cmocka_unit_test(halves_are_the_rounded_values),
         cmocka_unit_test(row_variance),
         cmocka_unit_test(refusals),
     };
