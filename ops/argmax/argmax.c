@@ -99,6 +99,7 @@ const op_desc keel_op_argmax = {
     .summary = "token = argmax(logits[last row]), the lowest index on a tie",
     .min_in = 1,
     .max_in = 1,
+    .in_name = {"logits"},
     .phases = {{.name = "partial",
                 .needs = KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_CONSUMER] = partial_compute, [KP_STORER] = partial_store}},

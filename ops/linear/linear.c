@@ -27,6 +27,8 @@ const op_desc keel_op_linear = {
     .min_weights = 1,
     .max_weights = 2,
     .n_out = 1,
+    .in_name = {"x"},
+    .weight_name = {"w", "bias"},
     .phases = {{.name = "",
                 .needs = KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_LAUNCHER] = fetch, [KP_CONSUMER] = compute, [KP_STORER] = store}}},

@@ -37,6 +37,8 @@ const op_desc keel_op_linear_residual = {
     .min_weights = 1,
     .max_weights = 2,
     .n_out = 1,
+    .in_name = {"x", "residual"},
+    .weight_name = {"w", "bias"},
     .phases = {{.name = "",
                 .needs = KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_LAUNCHER] = fetch, [KP_CONSUMER] = compute, [KP_STORER] = store}}},

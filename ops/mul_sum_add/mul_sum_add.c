@@ -113,6 +113,7 @@ const op_desc keel_op_mul_sum_add = {
     .min_in = 2,
     .max_in = 3,
     .n_out = 1,
+    .in_name = {"y", "w", "residual"},
     .phases = {{.name = "",
                 .needs = KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_LAUNCHER] = fetch, [KP_CONSUMER] = compute, [KP_STORER] = store}}},

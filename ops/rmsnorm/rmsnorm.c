@@ -87,6 +87,8 @@ const op_desc keel_op_rmsnorm = {
     .min_weights = 1,
     .max_weights = 1,
     .n_out = 1,
+    .in_name = {"x"},
+    .weight_name = {"scale"},
     .phases = {{.name = "",
                 .needs = KP_ROLE_BIT(KP_LOADER) | KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) |
                          KP_ROLE_BIT(KP_STORER),

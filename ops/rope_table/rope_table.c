@@ -60,6 +60,7 @@ const op_desc keel_op_rope_table = {
     .min_in = 1,
     .max_in = 1,
     .n_out = 1,
+    .in_name = {"inv_freq"},
     .phases = {{.name = "",
                 .needs = KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_CONSUMER] = compute, [KP_STORER] = store}}},

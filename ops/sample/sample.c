@@ -162,6 +162,7 @@ const op_desc keel_op_sample = {
     .summary = "token drawn from softmax(logits[last row] / temperature), cut to top-k and top-p",
     .min_in = 1,
     .max_in = 1,
+    .in_name = {"logits"},
     .phases = {{.name = "",
                 .needs = KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_CONSUMER] = compute, [KP_STORER] = store}}},

@@ -34,6 +34,7 @@ const op_desc keel_op_silu_mul = {
     .min_in = 2,
     .max_in = 2,
     .n_out = 1,
+    .in_name = {"gate", "up"},
     .phases = {{.name = "",
                 .needs = KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_LAUNCHER] = fetch, [KP_CONSUMER] = compute, [KP_STORER] = store}}},

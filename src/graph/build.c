@@ -84,6 +84,7 @@ static bool start_graph(build *b, const char *architecture) {
     g->tensors = tensors;
     g->architecture = arena_strdup(&g->arena, architecture);
     if (!room || !b->names || !g->architecture) return false;
+    g->tp = g->ep = 1;
     g->tensors[0] = (graph_tensor){.name = "none", .producer = -1};
     return true;
 }
@@ -316,6 +317,7 @@ int build_op(build *b, op_spec spec) {
     op.name = layer_name(b, spec.name);
     if (b->status != KEEL_OK) return 0;
     if (names_find(b->names, NAMES_OP, op.name) >= 0) FAIL_OP(b, &op, "%s", "the name is taken");
+    op.notes = build_text(b, "%s", spec.notes ? spec.notes : "");
     take_inputs(b, &op, &spec);
     take_weights(b, &op, &spec);
     take_attrs(b, &op, &spec);

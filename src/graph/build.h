@@ -22,6 +22,7 @@ typedef struct op_spec {
     int in[GRAPH_IN];
     weight_spec weight[GRAPH_WEIGHTS];
     graph_attr attr[GRAPH_ATTRS];
+    const char *notes; /* NULL: none */
 } op_spec;
 
 struct names;

@@ -7,6 +7,8 @@
 #include <assert.h>
 #include <string.h>
 
+const char *placement_name(placement p) { return p == PLACE_WHOLE ? "whole" : p == PLACE_SHARD ? "shard" : "partial"; }
+
 const char *shard_name(shard_rule s) {
     switch (s) {
     case SHARD_REP:

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model: ops and tensors, with GLOBAL shapes, weight keys and shard rules. The order of ops is an execution order
- * (a tensor's producer stands before its readers). Immutable once built. */
+/* The model: ops and tensors, with GLOBAL shapes (a rank's own in what graph/shard.h makes), weight keys and shard
+ * rules. The order of ops is an execution order (a tensor's producer stands before its readers). Immutable once built.
+ */
 #ifndef KEEL_GRAPH_GRAPH_H
 #define KEEL_GRAPH_GRAPH_H
 
@@ -25,6 +26,10 @@ typedef enum tensor_kind {
 typedef enum shard_rule { SHARD_REP, SHARD_COL, SHARD_ROW, SHARD_EP } shard_rule;
 const char *shard_name(shard_rule s);
 
+/* Where a rank's activation stands to the global tensor: all of it; this rank's columns; a full-width summand. */
+typedef enum placement { PLACE_WHOLE, PLACE_SHARD, PLACE_PARTIAL } placement;
+const char *placement_name(placement p);
+
 typedef struct graph_tensor {
     const char *name; /* "l0.attn.q" */
     tensor_kind kind;
@@ -37,6 +42,7 @@ typedef struct graph_tensor {
     const float *data; /* constants: dim[0] values, owned by the graph */
     int producer;      /* op index, −1 without */
     bool external;     /* an activation that the caller fills before each run (test mode) */
+    placement place;   /* of activations of a rank's graph (graph/shard.h) */
 } graph_tensor;
 
 typedef struct graph_attr {
@@ -53,6 +59,7 @@ typedef struct graph_op {
     int in[GRAPH_IN], weight[GRAPH_WEIGHTS], out[GRAPH_OUT]; /* tensor ids; 0 = left out (optional) */
     int n_attrs;
     graph_attr attr[GRAPH_ATTRS];
+    const char *notes; /* free notes of a drawing, kept as they are, one space between two; "" without */
 } graph_op;
 
 /* Tensor ids and op indices: tensors 1 … n_tensors (0 is "none"), ops 0 … n_ops − 1. */
@@ -66,9 +73,11 @@ typedef struct graph {
     int n_layers;             /* layers in this slice */
     int layer_first;          /* first layer of the slice */
     int64_t vocab, hidden, max_position;
-    int step;      /* tensor id of the step record */
-    int logits;    /* tensor id [M_LOGIT][vocab] */
-    bool sampling; /* the tail samples; otherwise it takes the argmax */
+    int step;              /* tensor id of the step record */
+    int logits;            /* tensor id [M_LOGIT][vocab] */
+    bool sampling;         /* the tail samples; otherwise it takes the argmax */
+    uint32_t tp, ep, rank; /* a rank's graph: shapes are local. The global graph: 1, 1, 0 */
+    bool vocab_parallel;   /* the head is cut over the ranks */
 } graph;
 
 static inline const graph_tensor *graph_tensor_at(const graph *g, int id) { return &g->tensors[id]; }

@@ -14,6 +14,7 @@ typedef struct op_attr {
     bool required;
     double fallback; /* value when not set */
     const char *doc; /* meaning, unit */
+    bool per_rank;   /* counts what is sharded when input 0 is: a rank has 1/W of it (q_heads) */
 } op_attr;
 
 /* One launchable step of an op. Most ops have one; attention has split and merge, argmax partial and reduce. */
@@ -23,16 +24,30 @@ typedef struct op_phase {
     kb_body cpu[KP_ROLES]; /* bodies; a role outside `needs` may stay NULL and then only keeps the protocol */
 } op_phase;
 
+/* Placements of an op's inputs and rules of its weights, by slot; where nothing is bound: whole, rep. */
+typedef struct op_places {
+    placement in[GRAPH_IN];
+    shard_rule weight[GRAPH_WEIGHTS];
+    placement out[GRAPH_OUT]; /* to be set */
+} op_places;
+
 struct tiler;
 typedef struct op_desc {
     const char *name;
     const char *summary; /* the formula, one line */
     op_attr attrs[OP_ATTRS];
     int min_in, max_in, min_weights, max_weights, n_out;
+    /* What stands in each slot, by position: drawings, documents and messages use these names. One for every slot. */
+    const char *in_name[GRAPH_IN], *weight_name[GRAPH_WEIGHTS];
     op_phase phases[OP_PHASES + 1];
     /* Checks inputs, weights and attributes (KEEL_FORMAT with op->name and what was expected) and sets kind, dtype,
      * rank and dims of every output in out[0 … n_out). */
     keel_status (*infer)(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err);
+    /* Sets places->out from the rest; NULL when that is fine, else what is wrong with it, static text. A NULL function:
+     * everything must be whole. */
+    const char *(*place)(const graph_op *op, op_places *places);
+    const char *partial_kind; /* the op that makes the summand when its weight is row-sharded: "linear" */
+    const char *collective;   /* "AR", "RS", "AG", "EP": reads other ranks' tensors; NULL: works on its own rank */
     /* Cuts the op into tasks: see plan/tiler.h. Pure. */
     keel_status (*tile)(struct tiler *t, const graph *g, const graph_op *op, keel_error *err);
     /* Gate before the op enters a graph: cosine and max|Δ|/max|ref| against the reference. Exact where both are 1, 0.
