@@ -20,29 +20,49 @@ static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, 
     return KEEL_OK;
 }
 
-static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
+static keel_status params(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
     argmax_params *p = tiler_params(t, sizeof *p);
     if (!p) return KEEL_NOMEM_AT(err, op->name);
     int64_t vocab = graph_tensor_at(g, op->in[0])->dim[1];
-    size_t element = dtype_bytes(tiler_dtype(t, op->in[0]));
     uint32_t most = (uint32_t)((vocab + TILE_MIN - 1) / TILE_MIN), workers = tiler_env(t)->workers;
     p->vocab = (kp_u32)vocab;
     p->tiles = most < workers ? most : workers;
-    int best = tiler_scratch(t, "best", p->tiles * sizeof(argmax_best));
+    tiler_scratch(t, "best", p->tiles * sizeof(argmax_best), p->tiles);
+    return KEEL_OK;
+}
+
+static void tile(tiler *t, const graph *g, const graph_op *op) {
+    (void)g, (void)op;
+    const argmax_params *p = tiler_params_of(t);
     for (uint32_t i = 0; i < p->tiles; i++) {
         uint32_t lo, hi;
         tiler_bounds(p->vocab, GRAIN, p->tiles, i, &lo, &hi);
         tiler_task(t, PARTIAL, lo, hi, i);
-        tiler_read(t, op->in[0], lo, hi);
-        tiler_write(t, best, i, i + 1);
-        tiler_region(t, ARGMAX_REGION_LANES, ARGMAX_LANES_MAX * sizeof(argmax_best), KP_STORER);
-        tiler_cost(t, 0, (hi - lo) * element, hi - lo);
     }
     tiler_task(t, REDUCE, 0, p->vocab, 0);
-    tiler_read(t, op->in[0], 0, vocab);
-    tiler_read(t, best, 0, p->tiles);
+}
+
+static void partial_task(tiler *t, const graph_op *op, const op_task *k) {
+    uint64_t width = k->hi - (uint64_t)k->lo;
+    tiler_read(t, op->in[0], k->lo, k->hi);
+    tiler_write(t, tiler_scratch_of(t, 0), k->aux, (int64_t)k->aux + 1);
+    tiler_region(t, ARGMAX_REGION_LANES, ARGMAX_LANES_MAX * sizeof(argmax_best), KP_STORER);
+    tiler_cost(t, 0, width * dtype_bytes(tiler_dtype(t, op->in[0])), width);
+}
+
+static void task(tiler *t, const graph *g, const graph_op *op, const op_task *k) {
+    (void)g;
+    const argmax_params *p = tiler_params_of(t);
+    if (k->phase == PARTIAL) {
+        partial_task(t, op, k);
+        return;
+    }
+    if (k->lo != 0 || k->hi != p->vocab || k->aux != 0) tiler_refuse(t, "the choice is one task over all logits");
+    tiler_read(t, op->in[0], 0, p->vocab);
+    tiler_read(t, tiler_scratch_of(t, 0), 0, p->tiles);
+    tiler_state(t, false);
+    tiler_state(t, true);
     tiler_cost(t, 0, p->tiles * sizeof(argmax_best), p->tiles);
-    return KEEL_OK;
 }
 
 static const float *last_logits(const kp_ctx *c, const argmax_params *p) {
@@ -107,7 +127,9 @@ const op_desc keel_op_argmax = {
                 .needs = KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_CONSUMER] = reduce_copy, [KP_STORER] = reduce_store}}},
     .infer = infer,
+    .params = params,
     .tile = tile,
+    .task = task,
     .min_cosine = 1,
     .max_rel_error = 0,
 };

@@ -103,10 +103,28 @@ static keel_status set_params(attention_params *p, const tiler *t, const graph *
     return columns_weight_dtype(t, g, op, 1, &p->k_norm_dtype, err);
 }
 
-static void split_task(tiler *t, const graph_op *op, const attention_params *p, int partial, uint32_t h, uint32_t s) {
+static keel_status params(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
+    attention_params *p = tiler_params(t, sizeof *p);
+    if (!p) return KEEL_NOMEM_AT(err, op->name);
+    KEEL_TRY(set_params(p, t, g, op, err));
+    uint64_t units = (uint64_t)p->kv_heads * p->splits;
+    if (p->splits > 1) tiler_scratch(t, "partial", units * attention_partial_floats(p) * sizeof(float), units);
+    for (int i = ATTENTION_CACHE_K; i <= ATTENTION_CACHE_V; i++) tiler_units(t, op->in[i], units);
+    return KEEL_OK;
+}
+
+static void tile(tiler *t, const graph *g, const graph_op *op) {
+    (void)g, (void)op;
+    const attention_params *p = tiler_params_of(t);
+    for (uint32_t h = 0; h < p->kv_heads; h++) {
+        for (uint32_t s = 0; s < p->splits; s++) tiler_task(t, SPLIT, h, h + 1, s);
+    }
+    for (uint32_t h = 0; p->splits > 1 && h < p->kv_heads; h++) tiler_task(t, MERGE, h, h + 1, 0);
+}
+
+static void split_task(tiler *t, const graph_op *op, const attention_params *p, uint32_t h, uint32_t s) {
     int64_t q = (int64_t)p->group * p->head_dim, kv = p->head_dim, unit = (int64_t)h * p->splits + s;
     uint64_t units = (uint64_t)p->m_max * p->group, act = dtype_bytes(tiler_dtype(t, op->in[ATTENTION_Q]));
-    tiler_task(t, SPLIT, h, h + 1, s);
     tiler_read(t, op->in[ATTENTION_Q], h * q, (h + 1) * q);
     tiler_read(t, op->in[ATTENTION_K], h * kv, (h + 1) * kv);
     tiler_read(t, op->in[ATTENTION_V], h * kv, (h + 1) * kv);
@@ -118,7 +136,7 @@ static void split_task(tiler *t, const graph_op *op, const attention_params *p, 
     if (p->splits == 1) {
         tiler_write(t, op->out[0], h * q, (h + 1) * q);
     } else {
-        tiler_write(t, partial, unit, unit + 1);
+        tiler_write(t, tiler_scratch_of(t, 0), unit, unit + 1);
     }
     tiler_region(t, ATTENTION_REGION_Q, units * p->head_dim * act, KP_CONSUMER);
     tiler_region(t, ATTENTION_REGION_ACC, attention_partial_floats(p) * sizeof(float), KP_STORER);
@@ -126,29 +144,25 @@ static void split_task(tiler *t, const graph_op *op, const attention_params *p, 
     tiler_cost(t, 0, row * act, 4 * (uint64_t)q);
 }
 
-static void merge_task(tiler *t, const graph_op *op, const attention_params *p, int partial, uint32_t h) {
+static void merge_task(tiler *t, const graph_op *op, const attention_params *p, uint32_t h) {
     int64_t q = (int64_t)p->group * p->head_dim, first = (int64_t)h * p->splits;
-    tiler_task(t, MERGE, h, h + 1, 0);
-    tiler_read(t, partial, first, first + p->splits);
+    tiler_read(t, tiler_scratch_of(t, 0), first, first + p->splits);
     tiler_write(t, op->out[0], h * q, (h + 1) * q);
     tiler_region(t, ATTENTION_REGION_ACC, (uint64_t)p->m_max * (uint64_t)q * sizeof(float), KP_STORER);
     tiler_cost(t, 0, (uint64_t)q * p->splits * sizeof(float), 2 * (uint64_t)q * p->splits);
 }
 
-static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
-    attention_params *p = tiler_params(t, sizeof *p);
-    if (!p) return KEEL_NOMEM_AT(err, op->name);
-    KEEL_TRY(set_params(p, t, g, op, err));
-    int partial = 0;
-    if (p->splits > 1) {
-        uint64_t bytes = attention_partial_floats(p) * sizeof(float);
-        partial = tiler_scratch(t, "partial", p->kv_heads * p->splits * bytes);
+static void task(tiler *t, const graph *g, const graph_op *op, const op_task *k) {
+    (void)g;
+    const attention_params *p = tiler_params_of(t);
+    bool merge = k->phase == MERGE;
+    if (k->lo >= p->kv_heads || k->hi != k->lo + 1 || k->aux >= (merge ? 1 : p->splits) || (merge && p->splits == 1)) {
+        tiler_refuse(t, "lo must be a KV head, hi the next one, aux a split");
+    } else if (merge) {
+        merge_task(t, op, p, k->lo);
+    } else {
+        split_task(t, op, p, k->lo, k->aux);
     }
-    for (uint32_t h = 0; h < p->kv_heads; h++) {
-        for (uint32_t s = 0; s < p->splits; s++) split_task(t, op, p, partial, h, s);
-    }
-    for (uint32_t h = 0; p->splits > 1 && h < p->kv_heads; h++) merge_task(t, op, p, partial, h);
-    return KEEL_OK;
 }
 
 /* ---- split --------------------------------------------------------------------------------------- */
@@ -364,7 +378,9 @@ const op_desc keel_op_attention = {
                 .needs = KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_CONSUMER] = merge_compute, [KP_STORER] = store_rows}}},
     .infer = infer,
+    .params = params,
     .tile = tile,
+    .task = task,
     .min_cosine = 0.9999,
     .max_rel_error = 1e-4,
 };

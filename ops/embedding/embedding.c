@@ -19,18 +19,32 @@ static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, 
     return KEEL_OK;
 }
 
-static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
+static keel_status params(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
     embedding_params *p = tiler_params(t, sizeof *p);
     if (!p) return KEEL_NOMEM_AT(err, op->name);
     p->hidden = (kp_u32)graph_tensor_at(g, op->weight[0])->dim[1];
-    KEEL_TRY(columns_weight_dtype(t, g, op, 0, &p->weight_dtype, err));
-    uint64_t act = dtype_bytes(tiler_dtype(t, op->out[0])), column = tiler_env(t)->m_max * act;
-    for (columns c = columns_cut(t, p->hidden, GRAIN, columns_most(t, 0, column, 1)); columns_next(&c);) {
-        tiler_write(t, op->out[0], c.lo, c.hi);
-        tiler_region(t, EMBEDDING_REGION_ROWS, c.width * column, KP_STORER);
-        tiler_cost(t, c.width * dtype_bytes((dtype)p->weight_dtype), c.width * act, 0);
-    }
-    return KEEL_OK;
+    return columns_weight_dtype(t, g, op, 0, &p->weight_dtype, err);
+}
+
+/* Bytes of a column of the output in SMEM. */
+static uint64_t column_bytes(const tiler *t, const graph_op *op) {
+    return tiler_env(t)->m_max * dtype_bytes(tiler_dtype(t, op->out[0]));
+}
+
+static void tile(tiler *t, const graph *g, const graph_op *op) {
+    (void)g;
+    const embedding_params *p = tiler_params_of(t);
+    columns_tile(t, p->hidden, GRAIN, columns_most(t, 0, column_bytes(t, op), 1));
+}
+
+static void task(tiler *t, const graph *g, const graph_op *op, const op_task *k) {
+    (void)g;
+    const embedding_params *p = tiler_params_of(t);
+    uint64_t width = columns_width(k);
+    columns_check(t, k);
+    tiler_write(t, op->out[0], k->lo, k->hi);
+    tiler_region(t, EMBEDDING_REGION_ROWS, width * column_bytes(t, op), KP_STORER);
+    tiler_cost(t, width * dtype_bytes((dtype)p->weight_dtype), width * dtype_bytes(tiler_dtype(t, op->out[0])), 0);
 }
 
 static void gather(kp_ctx *c) {
@@ -66,7 +80,9 @@ const op_desc keel_op_embedding = {
                 .needs = KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_CONSUMER] = gather, [KP_STORER] = store}}},
     .infer = infer,
+    .params = params,
     .tile = tile,
+    .task = task,
     .min_cosine = 1,
     .max_rel_error = 0,
 };

@@ -17,8 +17,14 @@ static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, 
     return KEEL_OK;
 }
 
-static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
-    return columns_matmul(t, g, op, op->in[1], err);
+static keel_status params(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
+    return columns_matmul_params(t, g, op, err);
+}
+
+static void tile(tiler *t, const graph *g, const graph_op *op) { columns_matmul_tile(t, g, op); }
+
+static void task(tiler *t, const graph *g, const graph_op *op, const op_task *k) {
+    columns_matmul_task(t, g, op, k, op->in[1]);
 }
 
 static void fetch(kp_ctx *c) { body_matmul_fetch(c, LINEAR_RESIDUAL_X); }
@@ -43,7 +49,9 @@ const op_desc keel_op_linear_residual = {
                 .needs = KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_LAUNCHER] = fetch, [KP_CONSUMER] = compute, [KP_STORER] = store}}},
     .infer = infer,
+    .params = params,
     .tile = tile,
+    .task = task,
     .min_cosine = 0.9999,
     .max_rel_error = 1e-4,
 };

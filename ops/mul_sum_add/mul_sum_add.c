@@ -38,25 +38,42 @@ static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, 
     return KEEL_OK;
 }
 
-static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
+static keel_status params(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
     const graph_tensor *out = graph_tensor_at(g, op->out[0]);
     mul_sum_add_params *p = tiler_params(t, sizeof *p);
     if (!p) return KEEL_NOMEM_AT(err, op->name);
     p->n = (kp_u32)out->dim[1];
     p->experts = (kp_u32)graph_attr_of(op, "experts");
     p->logit_rows = out->dim[0] == GRAPH_M_LOGIT;
-    uint64_t act = dtype_bytes(tiler_dtype(t, op->out[0])), m = tiler_env(t)->m_max, terms = m * p->experts * act;
-    for (columns c = columns_cut(t, p->n, 0, columns_most(t, terms, terms, 2)); columns_next(&c);) {
-        for (int64_t e = 0; e < p->experts; e++) tiler_read(t, op->in[0], e * p->n + c.lo, e * p->n + c.hi);
-        tiler_read(t, op->in[1], 0, p->experts);
-        tiler_read(t, op->in[2], c.lo, c.hi);
-        tiler_write(t, op->out[0], c.lo, c.hi);
-        tiler_region(t, MUL_SUM_ADD_REGION_Y, c.width * terms, KP_CONSUMER);
-        tiler_region(t, MUL_SUM_ADD_REGION_W, terms, KP_CONSUMER);
-        tiler_region(t, MUL_SUM_ADD_REGION_OUT, m * c.width * sizeof(float), KP_STORER);
-        tiler_cost(t, 0, ((p->experts + 2) * c.width + p->experts) * act, (2 * p->experts + 1) * c.width);
-    }
     return KEEL_OK;
+}
+
+/* Bytes of a column of all experts in SMEM. */
+static uint64_t terms_bytes(const tiler *t, const graph_op *op, const mul_sum_add_params *p) {
+    return (uint64_t)tiler_env(t)->m_max * p->experts * dtype_bytes(tiler_dtype(t, op->out[0]));
+}
+
+static void tile(tiler *t, const graph *g, const graph_op *op) {
+    (void)g;
+    const mul_sum_add_params *p = tiler_params_of(t);
+    uint64_t terms = terms_bytes(t, op, p);
+    columns_tile(t, p->n, 0, columns_most(t, terms, terms, 2));
+}
+
+static void task(tiler *t, const graph *g, const graph_op *op, const op_task *k) {
+    (void)g;
+    const mul_sum_add_params *p = tiler_params_of(t);
+    uint64_t width = columns_width(k), terms = terms_bytes(t, op, p), act = dtype_bytes(tiler_dtype(t, op->out[0]));
+    int64_t n = p->n;
+    columns_check(t, k);
+    for (int64_t e = 0; e < p->experts; e++) tiler_read(t, op->in[0], e * n + k->lo, e * n + k->hi);
+    tiler_read(t, op->in[1], 0, p->experts);
+    tiler_read(t, op->in[2], k->lo, k->hi);
+    tiler_write(t, op->out[0], k->lo, k->hi);
+    tiler_region(t, MUL_SUM_ADD_REGION_Y, width * terms, KP_CONSUMER);
+    tiler_region(t, MUL_SUM_ADD_REGION_W, terms, KP_CONSUMER);
+    tiler_region(t, MUL_SUM_ADD_REGION_OUT, tiler_env(t)->m_max * width * sizeof(float), KP_STORER);
+    tiler_cost(t, 0, ((p->experts + 2) * width + p->experts) * act, (2 * p->experts + 1) * width);
 }
 
 static void fetch(kp_ctx *c) {
@@ -118,7 +135,9 @@ const op_desc keel_op_mul_sum_add = {
                 .needs = KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_LAUNCHER] = fetch, [KP_CONSUMER] = compute, [KP_STORER] = store}}},
     .infer = infer,
+    .params = params,
     .tile = tile,
+    .task = task,
     .min_cosine = 0.999999,
     .max_rel_error = 1e-5,
 };

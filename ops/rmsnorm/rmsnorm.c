@@ -24,7 +24,7 @@ static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, 
     return KEEL_OK;
 }
 
-static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
+static keel_status params(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
     rmsnorm_params *p = tiler_params(t, sizeof *p);
     if (!p) return KEEL_NOMEM_AT(err, op->name);
     p->hidden = (kp_u32)graph_tensor_at(g, op->weight[0])->dim[0];
@@ -37,13 +37,25 @@ static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error
     uint64_t row_pages = (tiler_env(t)->m_max * row_bytes + page - 1) / page, w_pages = (w_bytes + page - 1) / page;
     p->w_staged = row_pages + w_pages <= arch->n_pages;
     p->w_bytes = (kp_u32)w_bytes;
+    return KEEL_OK;
+}
+
+static void tile(tiler *t, const graph *g, const graph_op *op) {
+    (void)g, (void)op;
+    const rmsnorm_params *p = tiler_params_of(t);
     tiler_task(t, 0, 0, p->hidden, 0);
+}
+
+static void task(tiler *t, const graph *g, const graph_op *op, const op_task *k) {
+    (void)g;
+    const rmsnorm_params *p = tiler_params_of(t);
+    uint64_t row_bytes = p->hidden * (uint64_t)dtype_bytes(tiler_dtype(t, op->in[0]));
+    if (k->lo != 0 || k->hi != p->hidden || k->aux != 0) tiler_refuse(t, "a norm is one task over the whole row");
     tiler_read(t, op->in[0], 0, p->hidden);
     tiler_write(t, op->out[0], 0, p->hidden);
     tiler_region(t, RMSNORM_REGION_ROWS, tiler_env(t)->m_max * row_bytes, KP_STORER);
-    if (p->w_staged) tiler_region(t, RMSNORM_REGION_W, w_bytes, KP_CONSUMER);
-    tiler_cost(t, w_bytes, 2 * row_bytes, 4 * (uint64_t)p->hidden);
-    return KEEL_OK;
+    if (p->w_staged) tiler_region(t, RMSNORM_REGION_W, p->w_bytes, KP_CONSUMER);
+    tiler_cost(t, p->w_bytes, 2 * row_bytes, 4 * (uint64_t)p->hidden);
 }
 
 /* No task writes weights, so they need not wait for the events. */
@@ -94,7 +106,9 @@ const op_desc keel_op_rmsnorm = {
                          KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_LOADER] = load, [KP_LAUNCHER] = fetch, [KP_CONSUMER] = compute, [KP_STORER] = store}}},
     .infer = infer,
+    .params = params,
     .tile = tile,
+    .task = task,
     .min_cosine = 0.99999,
     .max_rel_error = 1e-5,
 };

@@ -17,18 +17,28 @@ static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, 
     return KEEL_OK;
 }
 
-static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
+static keel_status params(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
     rope_table_params *p = tiler_params(t, sizeof *p);
     if (!p) return KEEL_NOMEM_AT(err, op->name);
-    int64_t cols = graph_row_elements(graph_tensor_at(g, op->out[0]));
-    uint64_t row_bytes = (uint64_t)cols * dtype_bytes(tiler_dtype(t, op->out[0]));
-    p->half = (kp_u32)(cols / 2);
+    p->half = (kp_u32)(graph_row_elements(graph_tensor_at(g, op->out[0])) / 2);
     p->attention_factor = (float)graph_attr_of(op, "attention_factor");
-    tiler_task(t, 0, 0, (uint32_t)cols, 0);
-    tiler_write(t, op->out[0], 0, cols);
-    tiler_region(t, ROPE_TABLE_REGION_ROWS, tiler_env(t)->m_max * row_bytes, KP_STORER);
-    tiler_cost(t, 0, row_bytes, (uint64_t)cols * 20);
     return KEEL_OK;
+}
+
+static void tile(tiler *t, const graph *g, const graph_op *op) {
+    (void)g, (void)op;
+    const rope_table_params *p = tiler_params_of(t);
+    tiler_task(t, 0, 0, 2 * p->half, 0);
+}
+
+static void task(tiler *t, const graph *g, const graph_op *op, const op_task *k) {
+    (void)g;
+    const rope_table_params *p = tiler_params_of(t);
+    uint64_t cols = 2 * (uint64_t)p->half, row_bytes = cols * dtype_bytes(tiler_dtype(t, op->out[0]));
+    if (k->lo != 0 || k->hi != cols || k->aux != 0) tiler_refuse(t, "the table is one task over all columns");
+    tiler_write(t, op->out[0], 0, (int64_t)cols);
+    tiler_region(t, ROPE_TABLE_REGION_ROWS, tiler_env(t)->m_max * row_bytes, KP_STORER);
+    tiler_cost(t, 0, row_bytes, cols * 20);
 }
 
 static void compute(kp_ctx *c) {
@@ -65,7 +75,9 @@ const op_desc keel_op_rope_table = {
                 .needs = KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_CONSUMER] = compute, [KP_STORER] = store}}},
     .infer = infer,
+    .params = params,
     .tile = tile,
+    .task = task,
     .min_cosine = 0.999999,
     .max_rel_error = 1e-6,
 };

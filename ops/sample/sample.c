@@ -20,18 +20,31 @@ static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, 
     return KEEL_OK;
 }
 
-static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
+static keel_status params(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
     sample_params *p = tiler_params(t, sizeof *p);
     if (!p) return KEEL_NOMEM_AT(err, op->name);
-    int64_t vocab = graph_tensor_at(g, op->in[0])->dim[1];
-    p->vocab = (kp_u32)vocab;
-    int work = tiler_scratch(t, "work", 2 * (uint64_t)vocab * sizeof(float));
-    tiler_task(t, 0, 0, p->vocab, 0);
-    tiler_read(t, op->in[0], 0, vocab);
-    tiler_write(t, work, 0, 1);
-    tiler_region(t, SAMPLE_REGION_TOKEN, sizeof(kp_u32), KP_STORER);
-    tiler_cost(t, 0, (uint64_t)vocab * dtype_bytes(tiler_dtype(t, op->in[0])), (uint64_t)vocab * 32);
+    p->vocab = (kp_u32)graph_tensor_at(g, op->in[0])->dim[1];
+    tiler_scratch(t, "work", 2 * (uint64_t)p->vocab * sizeof(float), 1);
     return KEEL_OK;
+}
+
+static void tile(tiler *t, const graph *g, const graph_op *op) {
+    (void)g, (void)op;
+    const sample_params *p = tiler_params_of(t);
+    tiler_task(t, 0, 0, p->vocab, 0);
+}
+
+static void task(tiler *t, const graph *g, const graph_op *op, const op_task *k) {
+    (void)g;
+    const sample_params *p = tiler_params_of(t);
+    uint64_t vocab = p->vocab;
+    if (k->lo != 0 || k->hi != vocab || k->aux != 0) tiler_refuse(t, "the draw is one task over all logits");
+    tiler_read(t, op->in[0], 0, (int64_t)vocab);
+    tiler_write(t, tiler_scratch_of(t, 0), 0, 1);
+    tiler_state(t, false);
+    tiler_state(t, true);
+    tiler_region(t, SAMPLE_REGION_TOKEN, sizeof(kp_u32), KP_STORER);
+    tiler_cost(t, 0, vocab * dtype_bytes(tiler_dtype(t, op->in[0])), vocab * 32);
 }
 
 /* Unsigned integers in the order of the floats; NaN below everything, −0 equal to 0. */
@@ -167,7 +180,9 @@ const op_desc keel_op_sample = {
                 .needs = KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_CONSUMER] = compute, [KP_STORER] = store}}},
     .infer = infer,
+    .params = params,
     .tile = tile,
+    .task = task,
     .min_cosine = 1,
     .max_rel_error = 0,
 };

@@ -11,9 +11,13 @@ static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, 
     return shape_pair(g, op, &out[0], err);
 }
 
-static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
-    return columns_pair(t, g, op, 20, err);
+static keel_status params(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
+    return columns_pair_params(t, g, op, err);
 }
+
+static void tile(tiler *t, const graph *g, const graph_op *op) { columns_pair_tile(t, g, op); }
+
+static void task(tiler *t, const graph *g, const graph_op *op, const op_task *k) { columns_pair_task(t, g, op, k, 20); }
 
 static void fetch(kp_ctx *c) {
     const silu_mul_params *p = kb_params(c);
@@ -39,7 +43,9 @@ const op_desc keel_op_silu_mul = {
                 .needs = KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_LAUNCHER] = fetch, [KP_CONSUMER] = compute, [KP_STORER] = store}}},
     .infer = infer,
+    .params = params,
     .tile = tile,
+    .task = task,
     .min_cosine = 0.999999,
     .max_rel_error = 2e-6,
 };

@@ -13,12 +13,17 @@ static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, 
     return KEEL_OK;
 }
 
-static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
-    (void)err;
+static void tile(tiler *t, const graph *g, const graph_op *op) {
+    (void)g, (void)op;
     tiler_task(t, 0, 0, 1, 0);
+}
+
+static void task(tiler *t, const graph *g, const graph_op *op, const op_task *k) {
+    if (k->lo != 0 || k->hi != 1 || k->aux != 0) tiler_refuse(t, "the step record is written by one task, lo 0, hi 1");
     tiler_write(t, op->out[0], 0, graph_elements(graph_tensor_at(g, op->out[0])));
+    tiler_state(t, false);
+    tiler_state(t, true);
     tiler_cost(t, 0, sizeof(kp_step) + sizeof(kp_state), 0);
-    return KEEL_OK;
 }
 
 /* The next rows of the prompt. Only the pass that ends it predicts, and only its last row does. */
@@ -64,6 +69,7 @@ const op_desc keel_op_step_begin = {
     .phases = {{.name = "", .needs = KP_ROLE_BIT(KP_STORER), .cpu = {[KP_STORER] = store}}},
     .infer = infer,
     .tile = tile,
+    .task = task,
     .min_cosine = 1,
     .max_rel_error = 0,
 };

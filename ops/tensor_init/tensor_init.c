@@ -19,16 +19,25 @@ static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, 
     return KEEL_OK;
 }
 
-static keel_status tile(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
+static keel_status params(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
     tensor_init_params *p = tiler_params(t, sizeof *p);
     if (!p) return KEEL_NOMEM_AT(err, op->name);
     p->cols = (kp_u32)graph_tensor_at(g, op->out[0])->dim[1];
     p->value = (float)graph_attr_of(op, "value");
-    for (columns c = columns_cut(t, p->cols, 0, UINT32_MAX); columns_next(&c);) {
-        tiler_write(t, op->out[0], c.lo, c.hi);
-        tiler_cost(t, 0, c.width * dtype_bytes(tiler_dtype(t, op->out[0])), 0);
-    }
     return KEEL_OK;
+}
+
+static void tile(tiler *t, const graph *g, const graph_op *op) {
+    (void)g, (void)op;
+    const tensor_init_params *p = tiler_params_of(t);
+    columns_tile(t, p->cols, 0, UINT32_MAX);
+}
+
+static void task(tiler *t, const graph *g, const graph_op *op, const op_task *k) {
+    (void)g;
+    columns_check(t, k);
+    tiler_write(t, op->out[0], k->lo, k->hi);
+    tiler_cost(t, 0, columns_width(k) * dtype_bytes(tiler_dtype(t, op->out[0])), 0);
 }
 
 static void store(kp_ctx *c) {
@@ -47,7 +56,9 @@ const op_desc keel_op_tensor_init = {
     .n_out = 1,
     .phases = {{.name = "", .needs = KP_ROLE_BIT(KP_STORER), .cpu = {[KP_STORER] = store}}},
     .infer = infer,
+    .params = params,
     .tile = tile,
+    .task = task,
     .min_cosine = 1,
     .max_rel_error = 0,
 };

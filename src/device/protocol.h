@@ -33,6 +33,18 @@
 #define KP_FAULT_EXIT_AFTER_BARRIER 4 /* every worker decides for itself, after the border, whether to leave */
 #define KP_FAULT_NO_JOIN 5            /* lane 0 releases and signals without waiting for its sister lane */
 #define KP_FAULT_EARLY_COMPUTED 6     /* the consumer hands over before its body has run */
+#define KP_FAULT_SPARSE_CLAIM 7       /* every other claim of a page does not look: parity can no longer tell 0 from 2 */
+#define KP_FAULT_NO_LOADED_WAIT 8     /* the consumer does not wait for the copies, which then land on a later task */
+#define KP_FAULT_NO_FINISHED 9        /* the consumer does not report as finished */
+#define KP_FAULT_COUNTER_RESET 10     /* event counters are zeroed between iterations */
+#define KP_FAULT_EXTRA_LANE 11        /* a barrier counts one lane more than there is */
+#define KP_FAULT_STOP_IGNORED 12      /* only worker 0 obeys the stop bit of the go word */
+#define KP_FAULT_NO_RELEASE 13        /* the consumer returns without releasing its pages */
+#define KP_FAULT_UNCOUNTED_COPY 14    /* in a test's kb_bulk: the bytes of a copy are not announced to the barrier */
+#define KP_FAULT_EARLY_TRIGGER 15     /* the event is triggered before the storer's body */
+#define KP_FAULT_SLOT_OVERWRITTEN 16  /* the controller does not wait for the slot's last occupant */
+#define KP_FAULT_LANE_SKIPS_READY 17  /* launcher lanes but the first do not wait for the events */
+#define KP_FAULT_NO_DRAIN 18          /* the border is reached with tasks still in the ring */
 
 /* ---- waits -------------------------------------------------------------------------------------- */
 
@@ -67,6 +79,9 @@ KP_FN int kp_claim(kp_ctx *c, const kp_task *t) {
             kp_u32 page = t->span[s].first_page + i;
             if (page % w->lanes != c->lane) continue;
             kp_u32 claims = w->claims[page]++;
+#if KP_FAULT == KP_FAULT_SPARSE_CLAIM
+            if (claims & 1) continue;
+#endif
 #if KP_FAULT != KP_FAULT_RELEASE_BEFORE_CLAIM
             if (!kp_wait_bar(c, &w->page_free[page], (claims + 1) & 1, KP_WHAT_PAGE + page)) return 0;
 #else
@@ -137,7 +152,7 @@ KP_FN int kp_launcher_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
         if (w->index == 0 && kp_load_acquire(&w->launch->control->stop_request)) kp_store_release(&w->stop_seen, 1);
         if (!kp_wait_events(c, &slot->task)) return 0;
         kp_bar_arrive(&slot->ready);
-    } else if (!kp_wait_bar(c, &slot->ready, parity, KP_WHAT_READY)) {
+    } else if (KP_FAULT != KP_FAULT_LANE_SKIPS_READY && !kp_wait_bar(c, &slot->ready, parity, KP_WHAT_READY)) {
         return 0;
     }
     kp_dispatch(c);
@@ -146,7 +161,11 @@ KP_FN int kp_launcher_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
 }
 
 KP_FN int kp_consumer_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
+#if KP_FAULT == KP_FAULT_NO_LOADED_WAIT
+    if (!kp_wait_bar(c, &slot->claimed, parity, KP_WHAT_CLAIMED)) return 0;
+#else
     if (!kp_wait_bar(c, &slot->loaded, parity, KP_WHAT_LOADED)) return 0;
+#endif
 #if KP_FAULT == KP_FAULT_EARLY_RELEASE
     if (c->lane == 0) kp_release(c, &slot->task);
 #endif
@@ -156,6 +175,9 @@ KP_FN int kp_consumer_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
 #else
     kp_dispatch(c);
     kp_bar_arrive(&slot->computed);
+#endif
+#if KP_FAULT == KP_FAULT_NO_RELEASE
+    return kp_join(c, slot, parity);
 #endif
     return kp_release_joined(c, slot, &slot->task, parity);
 }

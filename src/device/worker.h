@@ -6,7 +6,9 @@
 
 #include "device/task.h"
 
+#ifndef KP_SLOTS           /* tests/model sets others */
 enum { KP_SLOTS = 4 }; /* instruction ring: how many tasks are in flight in a worker */
+#endif
 
 /* A slot barrier. `word`: bits 0–31 bytes still to land (modulo 2^32), 32–47 arrivals still missing, 48–63 phase. */
 typedef struct kp_bar {

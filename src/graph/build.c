@@ -185,8 +185,8 @@ static void take_inputs(build *b, graph_op *op, const op_spec *spec) {
 }
 
 static bool same_weight(const graph_tensor *a, const graph_tensor *t) {
-    return a->rank == t->rank && memcmp(a->dim, t->dim, sizeof a->dim) == 0 && a->shard == t->shard &&
-           a->shard_dim == t->shard_dim;
+    return a->rank == t->rank && memcmp(a->dim, t->dim, sizeof a->dim) == 0 && a->dtype == t->dtype &&
+           a->shard == t->shard && a->shard_dim == t->shard_dim;
 }
 
 /* Rank and dims of the weight; false when they make no tensor. */
@@ -201,8 +201,8 @@ static bool weight_shape(const weight_spec *w, graph_tensor *t) {
 }
 
 /* The tensor of a checkpoint key: the one that stands already, or a new one. */
-static int take_weight(build *b, const graph_op *op, const weight_spec *w) {
-    graph_tensor t = {.kind = TENSOR_WEIGHT, .dtype = b->weight_dtype, .producer = -1};
+static int take_weight(build *b, const graph_op *op, const weight_spec *w, dtype type) {
+    graph_tensor t = {.kind = TENSOR_WEIGHT, .dtype = type, .producer = -1};
     t.shard = w->shard;
     t.shard_dim = w->shard_dim;
     if (!weight_shape(w, &t)) {
@@ -212,7 +212,8 @@ static int take_weight(build *b, const graph_op *op, const weight_spec *w) {
     int id = names_find(b->names, NAMES_KEY, w->key);
     if (id >= 0) {
         if (!same_weight(&b->g->tensors[id], &t)) {
-            FAIL_OP(b, op, "weight %s stands in the graph already with another shape or shard rule", w->key);
+            FAIL_OP(b, op, "weight %s stands in the graph already with another shape or shard rule, or another dtype",
+                    w->key);
         }
         return id;
     }
@@ -226,7 +227,7 @@ static void take_weights(build *b, graph_op *op, const op_spec *spec) {
     int n = 0;
     for (int i = 0; i < GRAPH_WEIGHTS && spec->weight[i].key && b->status == KEEL_OK; i++) {
         if (!spec->weight[i].key[0]) continue;
-        op->weight[i] = take_weight(b, op, &spec->weight[i]);
+        op->weight[i] = take_weight(b, op, &spec->weight[i], spec->typed ? spec->weight_dtype[i] : b->weight_dtype);
         n = i + 1;
     }
     op->n_weights = n;

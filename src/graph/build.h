@@ -22,7 +22,9 @@ typedef struct op_spec {
     int in[GRAPH_IN];
     weight_spec weight[GRAPH_WEIGHTS];
     graph_attr attr[GRAPH_ATTRS];
-    const char *notes; /* NULL: none */
+    const char *notes;                 /* NULL: none */
+    bool typed;                        /* weights are stored as the next line says; else as build.weight_dtype does */
+    dtype weight_dtype[GRAPH_WEIGHTS]; /* by slot */
 } op_spec;
 
 struct names;
@@ -41,7 +43,7 @@ typedef struct build {
 keel_status build_begin(build *b, const char *file, const char *architecture, dtype weight_dtype, keel_error *err);
 /* Adds the op, runs its shape rule; returns the first output's id (the others follow it). The output is named after the
  * op, several are NAME.0, NAME.1 … Names are unique, and get the prefix "l{layer}." inside a layer. The same key used
- * twice is one tensor (a tied head) and must have one shape and one shard rule. */
+ * twice is one tensor (a tied head) and must have one shape, one dtype and one shard rule. */
 int build_op(build *b, op_spec spec);
 /* data is copied. */
 int build_const(build *b, const char *name, const float *data, int64_t n);

@@ -8,7 +8,7 @@ static const char *layer_key(build *b, const char *name) { return build_text(b, 
 
 static int dense_norm(build *b, const dense_config *c, const char *name, const char *key, int x, bool logit_rows) {
     op_spec op = {.kind = "rmsnorm", .name = name, .in = {x}};
-    op.weight[0] = (weight_spec){key, {c->hidden}, SHARD_REP, 0};
+    op.weight[0] = (weight_spec){.key = key, .dim = {c->hidden}, .shard = SHARD_REP, .shard_dim = 0};
     op.attr[0] = (graph_attr){"eps", c->eps};
     if (logit_rows) op.attr[1] = (graph_attr){"logit_rows", 1};
     return build_op(b, op);
@@ -19,10 +19,16 @@ static int dense_norm(build *b, const dense_config *c, const char *name, const c
 static int dense_linear(build *b, const char *name, const char *module, int x, int residual, int64_t n, int64_t k,
                         shard_rule shard, bool bias) {
     op_spec op = {.kind = residual ? "linear_residual" : "linear", .name = name, .in = {x, residual}};
-    op.weight[0] = (weight_spec){build_text(b, "model.layers.%d.%s.weight", b->layer, module), {n, k}, shard, 0};
+    op.weight[0] = (weight_spec){.key = build_text(b, "model.layers.%d.%s.weight", b->layer, module),
+                                 .dim = {n, k},
+                                 .shard = shard,
+                                 .shard_dim = 0};
     op.weight[0].shard_dim = shard == SHARD_ROW ? 1 : 0;
     if (bias) {
-        op.weight[1] = (weight_spec){build_text(b, "model.layers.%d.%s.bias", b->layer, module), {n}, SHARD_REP, 0};
+        op.weight[1] = (weight_spec){.key = build_text(b, "model.layers.%d.%s.bias", b->layer, module),
+                                     .dim = {n},
+                                     .shard = SHARD_REP,
+                                     .shard_dim = 0};
         if (shard == SHARD_COL) op.weight[1].shard = SHARD_COL;
     }
     return build_op(b, op);
@@ -30,7 +36,8 @@ static int dense_linear(build *b, const char *name, const char *module, int x, i
 
 int dense_embedding(build *b, const dense_config *c) {
     op_spec op = {.kind = "embedding", .name = "embed"};
-    op.weight[0] = (weight_spec){"model.embed_tokens.weight", {c->vocab, c->hidden}, SHARD_REP, 0};
+    op.weight[0] = (weight_spec){
+        .key = "model.embed_tokens.weight", .dim = {c->vocab, c->hidden}, .shard = SHARD_REP, .shard_dim = 0};
     return build_op(b, op);
 }
 
@@ -56,8 +63,10 @@ int dense_attention(build *b, const dense_config *c, int x, int rope_table) {
     op.attr[2] = (graph_attr){"head_dim", (double)c->head_dim};
     op.attr[3] = (graph_attr){"scale", 1.0 / sqrt((double)c->head_dim)};
     if (c->qk_norm) {
-        op.weight[0] = (weight_spec){layer_key(b, "self_attn.q_norm.weight"), {c->head_dim}, SHARD_REP, 0};
-        op.weight[1] = (weight_spec){layer_key(b, "self_attn.k_norm.weight"), {c->head_dim}, SHARD_REP, 0};
+        op.weight[0] = (weight_spec){
+            .key = layer_key(b, "self_attn.q_norm.weight"), .dim = {c->head_dim}, .shard = SHARD_REP, .shard_dim = 0};
+        op.weight[1] = (weight_spec){
+            .key = layer_key(b, "self_attn.k_norm.weight"), .dim = {c->head_dim}, .shard = SHARD_REP, .shard_dim = 0};
         op.attr[4] = (graph_attr){"eps", c->eps};
     }
     int a = build_op(b, op);
@@ -76,7 +85,8 @@ int dense_mlp(build *b, const dense_config *c, int x) {
 void dense_tail(build *b, const dense_config *c, int x, bool sample) {
     int y = dense_norm(b, c, "final.norm", "model.norm.weight", x, true);
     op_spec op = {.kind = "linear", .name = "lm_head", .in = {y}};
-    op.weight[0] = (weight_spec){"lm_head.weight", {c->vocab, c->hidden}, SHARD_COL, 0};
+    op.weight[0] =
+        (weight_spec){.key = "lm_head.weight", .dim = {c->vocab, c->hidden}, .shard = SHARD_COL, .shard_dim = 0};
     if (c->tied) { /* one tensor, one rule: the embedding's */
         op.weight[0].key = "model.embed_tokens.weight";
         op.weight[0].shard = SHARD_REP;

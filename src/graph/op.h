@@ -32,6 +32,7 @@ typedef struct op_places {
 } op_places;
 
 struct tiler;
+struct op_task;
 typedef struct op_desc {
     const char *name;
     const char *summary; /* the formula, one line */
@@ -48,8 +49,10 @@ typedef struct op_desc {
     const char *(*place)(const graph_op *op, op_places *places);
     const char *partial_kind; /* the op that makes the summand when its weight is row-sharded: "linear" */
     const char *collective;   /* "AR", "RS", "AG", "EP": reads other ranks' tensors; NULL: works on its own rank */
-    /* Cuts the op into tasks: see plan/tiler.h. Pure. */
-    keel_status (*tile)(struct tiler *t, const graph *g, const graph_op *op, keel_error *err);
+    /* Parameters and scratch; which tasks; what one task touches. See plan/tiler.h. Pure. */
+    keel_status (*params)(struct tiler *t, const graph *g, const graph_op *op, keel_error *err);
+    void (*tile)(struct tiler *t, const graph *g, const graph_op *op);
+    void (*task)(struct tiler *t, const graph *g, const graph_op *op, const struct op_task *k);
     /* Gate before the op enters a graph: cosine and max|Δ|/max|ref| against the reference. Exact where both are 1, 0.
      */
     double min_cosine, max_rel_error;

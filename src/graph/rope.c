@@ -56,13 +56,19 @@ static keel_status original_positions(const rope_source *s, double *out) {
 }
 
 /* base ** (2i / dim) */
-static float position_frequency(const rope_source *s, int i) {
-    float exponent = (float)(2 * i) / (float)s->dim;
-    return (float)pow((double)(float)s->base, (double)exponent);
+static float power_of(double base, int dim, int i) {
+    float exponent = (float)(2 * i) / (float)dim;
+    return (float)pow((double)(float)base, (double)exponent);
+}
+
+static float position_frequency(const rope_source *s, int i) { return power_of(s->base, s->dim, i); }
+
+void rope_plain(double theta, int half, float *inv_freq) {
+    for (int i = 0; i < half; i++) inv_freq[i] = 1.0f / power_of(theta, 2 * half, i);
 }
 
 static keel_status rope_default(const rope_source *s, rope *out) {
-    for (int i = 0; i < out->half; i++) out->inv_freq[i] = 1.0f / position_frequency(s, i);
+    rope_plain(s->base, out->half, out->inv_freq);
     return KEEL_OK;
 }
 

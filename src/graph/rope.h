@@ -19,4 +19,7 @@ typedef struct rope {
  * longrope) and unknown ones are KEEL_UNSUPPORTED. */
 keel_status rope_from_config(const json_t *config, const char *file, int64_t rotary_dim, rope *out, keel_error *err);
 
+/* The frequencies of type default, as rope_from_config makes them: inv_freq[i] = theta^(−2i / (2 × half)). */
+void rope_plain(double theta, int half, float *inv_freq);
+
 #endif

@@ -8,11 +8,17 @@
 
 enum { BUFFER_ALIGN = 256 };
 
-/* A stretch of the activation arena and who used it last. */
+/* A stretch of one of the two arenas and who used it last. */
 typedef struct block {
     uint64_t bytes, offset;
     uint32_t tenant; /* buffer */
+    bool symmetric;
 } block;
+
+/* Tasks of phase `reads` wait for tasks of phase `writes` on every rank. */
+typedef struct exchange {
+    uint32_t writes, reads;
+} exchange;
 
 typedef struct placer {
     const tiler *t;
@@ -23,6 +29,9 @@ typedef struct placer {
     uint64_t *accessors;      /* [n_buffers][full->words]: phases that touch a buffer */
     block *blocks;
     uint32_t n_blocks;
+    uint8_t *symmetric; /* by graph tensor: read by other ranks */
+    exchange *exchanges;
+    uint32_t n_exchanges;
 } placer;
 
 static uint64_t tensor_bytes(const plan *p, const plan_buffer *b) {
@@ -60,6 +69,10 @@ static keel_status add_tensor(placer *m, int id, buf *consts, keel_error *err) {
     b->key = arena_strdup(&p->arena, g->key ? g->key : "");
     if (!b->name || !b->key) return KEEL_NOMEM_AT(err, "plan: buffers");
     b->dtype = g->dtype == DTYPE_ACT ? m->t->env.arch->act_dtype : g->dtype;
+    if (g->kind == TENSOR_ACTIVATION && m->symmetric[id]) b->kind = BUFFER_SYMMETRIC;
+    b->rows = g->dim[0] < 0 ? (int32_t)g->dim[0] : 0;
+    b->shard = g->shard;
+    b->shard_dim = g->shard_dim;
     for (int i = 0; i < g->rank; i++) b->dim[i] = g->dim[i] < 0 ? (int64_t)p->m_max : g->dim[i];
     b->bytes = b->kind == BUFFER_STEP ? sizeof(kp_step) : tensor_bytes(p, b);
     if (b->kind == BUFFER_CONST) {
@@ -102,6 +115,7 @@ static void find_lifetimes(placer *m) {
         for (uint32_t i = m->t->access_first[ph->first_task]; i < m->t->access_first[ph->first_task + ph->n_tasks];
              i++) {
             int tensor = m->t->accesses[i].tensor;
+            if (tensor == TILER_STATE) continue;
             uint32_t b = tensor >= SCRATCH_BASE ? m->scratch_buffer[tensor - SCRATCH_BASE] : m->of_tensor[tensor];
             if (p->buffers[b].first_phase == KP_NONE) p->buffers[b].first_phase = q;
             p->buffers[b].last_phase = q;
@@ -110,15 +124,34 @@ static void find_lifetimes(placer *m) {
     }
 }
 
+/* Whole set `a` in set `b`? */
+static bool subset(const uint64_t *a, const uint64_t *b, uint32_t words) {
+    for (uint32_t w = 0; w < words; w++) {
+        if (a[w] & ~b[w]) return false;
+    }
+    return true;
+}
+
 /* May buffer `b` take over the bytes of `tenant`? Only if every task that touches the tenant is finished before any
  * task that touches b may start; a later iteration is behind the border. */
 static bool may_follow(const placer *m, uint32_t tenant, uint32_t b) {
-    const uint64_t *touch = m->accessors + (size_t)tenant * m->full->words;
-    const uint64_t *before = m->full->bits + (size_t)m->p->buffers[b].first_phase * m->full->words;
-    for (uint32_t w = 0; w < m->full->words; w++) {
-        if (touch[w] & ~before[w]) return false;
+    uint32_t words = m->full->words;
+    return subset(m->accessors + (size_t)tenant * words, m->full->bits + (size_t)m->p->buffers[b].first_phase * words,
+                  words);
+}
+
+/* The same for what other ranks read. Let P → C be an exchange: a task of C waits for tasks of P on every rank. If all
+ * of P starts after every touch of the tenant on its own rank, then after C has started, no rank touches the tenant any
+ * more; so b may follow where all of its tasks start after C. */
+static bool may_follow_on_ranks(const placer *m, uint32_t tenant, uint32_t b) {
+    uint32_t words = m->full->words, first = m->p->buffers[b].first_phase;
+    for (uint32_t i = 0; i < m->n_exchanges; i++) {
+        const exchange *x = &m->exchanges[i];
+        const uint64_t *before = m->full->bits + (size_t)x->writes * words;
+        if (phase_set_has(m->full, first, x->reads) && subset(m->accessors + (size_t)tenant * words, before, words))
+            return true;
     }
-    return true;
+    return false;
 }
 
 static void place_buffer(placer *m, uint32_t b, bool no_reuse) {
@@ -126,8 +159,12 @@ static void place_buffer(placer *m, uint32_t b, bool no_reuse) {
     uint64_t bytes = (buffer->bytes + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
     uint32_t best = KP_NONE;
     bool alone = no_reuse || buffer->external || buffer->first_phase == KP_NONE;
+    bool symmetric = buffer->kind == BUFFER_SYMMETRIC;
     for (uint32_t i = 0; !alone && i < m->n_blocks; i++) {
-        if (m->p->buffers[m->blocks[i].tenant].external || !may_follow(m, m->blocks[i].tenant, b)) continue;
+        uint32_t tenant = m->blocks[i].tenant;
+        if (m->blocks[i].symmetric != symmetric || m->p->buffers[tenant].external || !may_follow(m, tenant, b))
+            continue;
+        if (symmetric && !may_follow_on_ranks(m, tenant, b)) continue;
         if (best == KP_NONE || (m->blocks[best].bytes < bytes && m->blocks[i].bytes > m->blocks[best].bytes) ||
             (m->blocks[i].bytes >= bytes && m->blocks[i].bytes < m->blocks[best].bytes)) {
             best = i;
@@ -135,7 +172,7 @@ static void place_buffer(placer *m, uint32_t b, bool no_reuse) {
     }
     if (best == KP_NONE) {
         best = m->n_blocks++;
-        m->blocks[best].bytes = 0;
+        m->blocks[best] = (block){.symmetric = symmetric};
     }
     if (m->blocks[best].bytes < bytes) m->blocks[best].bytes = bytes;
     m->blocks[best].tenant = b;
@@ -147,18 +184,17 @@ static void place_buffers(placer *m, bool no_reuse) {
     for (uint32_t q = 0; q <= p->n_phases; q++) { /* by first use; those never touched last */
         uint32_t first = q < p->n_phases ? q : KP_NONE;
         for (uint32_t b = 0; b < p->n_buffers; b++) {
-            bool placed = p->buffers[b].kind == BUFFER_ACTIVATION || p->buffers[b].kind == BUFFER_SCRATCH;
-            if (placed && p->buffers[b].first_phase == first) place_buffer(m, b, no_reuse);
+            if (buffer_placed(p->buffers[b].kind) && p->buffers[b].first_phase == first) place_buffer(m, b, no_reuse);
         }
     }
     for (uint32_t i = 0; i < m->n_blocks; i++) {
-        m->blocks[i].offset = p->arena_bytes;
-        p->arena_bytes += m->blocks[i].bytes;
+        uint64_t *arena_bytes = m->blocks[i].symmetric ? &p->symmetric_bytes : &p->arena_bytes;
+        m->blocks[i].offset = *arena_bytes;
+        *arena_bytes += m->blocks[i].bytes;
     }
     for (uint32_t b = 0; b < p->n_buffers; b++) {
         plan_buffer *buffer = &p->buffers[b];
-        if (buffer->kind == BUFFER_ACTIVATION || buffer->kind == BUFFER_SCRATCH)
-            buffer->offset = m->blocks[buffer->offset].offset;
+        if (buffer_placed(buffer->kind)) buffer->offset = m->blocks[buffer->offset].offset;
         if (buffer->first_phase == KP_NONE) buffer->first_phase = 0;
     }
 }
@@ -178,9 +214,28 @@ static keel_status add_scratches(placer *m, keel_error *err) {
     return KEEL_OK;
 }
 
+/* Tensors that other ranks read, and between which phases. */
+static void find_exchanges(placer *m) {
+    const tiler *t = m->t;
+    for (uint32_t q = 0; q < m->p->n_phases && m->p->tp > 1; q++) {
+        const plan_phase *ph = &m->p->phases[q];
+        for (uint32_t i = t->access_first[ph->first_task]; i < t->access_first[ph->first_task + ph->n_tasks]; i++) {
+            const access *a = &t->accesses[i];
+            if (!a->ranks || m->symmetric[a->tensor]) continue;
+            m->symmetric[a->tensor] = 1;
+            uint32_t writer = 0; /* the last phase of the producing instance */
+            for (uint32_t p = 0; p < q; p++) {
+                if (m->p->phases[p].instance == (uint32_t)graph_tensor_at(t->g, a->tensor)->producer) writer = p;
+            }
+            m->exchanges[m->n_exchanges++] = (exchange){writer, q};
+        }
+    }
+}
+
 static keel_status make_buffers(placer *m, bool no_reuse, buf *consts, keel_error *err) {
     plan *p = m->p;
     const graph *g = m->t->g;
+    find_exchanges(m);
     for (int id = 1; id <= g->n_tensors; id++) KEEL_TRY(add_tensor(m, id, consts, err));
     KEEL_TRY(add_scratches(m, err));
     KEEL_TRY(bind_instances(m, err));
@@ -204,12 +259,16 @@ keel_status plan_make_buffers(const tiler *t, plan *p, const phase_sets *full, b
     m.scratch_buffer = mem_calloc((size_t)t->n_scratches + 1, sizeof *m.scratch_buffer);
     m.accessors = mem_calloc(most * full->words, sizeof *m.accessors);
     m.blocks = mem_calloc(most, sizeof *m.blocks);
+    m.symmetric = mem_calloc(most, 1);
+    m.exchanges = mem_calloc(most, sizeof *m.exchanges);
     buf consts = {0};
-    keel_status s = p->buffers && m.of_tensor && m.scratch_buffer && m.accessors && m.blocks
-                        ? KEEL_OK
-                        : KEEL_NOMEM_AT(err, "plan: buffers");
+    keel_status s =
+        p->buffers && m.of_tensor && m.scratch_buffer && m.accessors && m.blocks && m.symmetric && m.exchanges
+            ? KEEL_OK
+            : KEEL_NOMEM_AT(err, "plan: buffers");
     if (s == KEEL_OK) s = make_buffers(&m, no_reuse, &consts, err);
     buf_free(&consts);
     mem_free(m.of_tensor), mem_free(m.scratch_buffer), mem_free(m.accessors), mem_free(m.blocks);
+    mem_free(m.symmetric), mem_free(m.exchanges);
     return s;
 }

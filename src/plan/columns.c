@@ -4,18 +4,19 @@
 #include "core/vec.h"
 #include "device/columns.h"
 
-columns columns_cut(tiler *t, uint32_t n, uint32_t grain, uint32_t most) {
+void columns_tile(tiler *t, uint32_t n, uint32_t grain, uint32_t most) {
     if (!grain) grain = tiler_env(t)->arch->tile_rows;
     if (most < grain) grain = most ? most : 1;
-    return (columns){.t = t, .n = n, .grain = grain, .tiles = tiler_tiles(t, n, grain, most)};
+    uint32_t tiles = tiler_tiles(t, n, grain, most);
+    for (uint32_t i = 0; i < tiles; i++) {
+        uint32_t lo, hi;
+        tiler_bounds(n, grain, tiles, i, &lo, &hi);
+        tiler_task(t, 0, lo, hi, 0);
+    }
 }
 
-bool columns_next(columns *c) {
-    if (c->i == c->tiles) return false;
-    tiler_bounds(c->n, c->grain, c->tiles, c->i++, &c->lo, &c->hi);
-    c->width = c->hi - c->lo;
-    tiler_task(c->t, 0, c->lo, c->hi, 0);
-    return true;
+void columns_check(tiler *t, const op_task *k) {
+    if (k->aux != 0) tiler_refuse(t, "aux must be 0");
 }
 
 uint32_t columns_most(const tiler *t, uint64_t fixed_bytes, uint64_t column_bytes, uint32_t regions) {
@@ -33,46 +34,73 @@ keel_status columns_weight_dtype(const tiler *t, const graph *g, const graph_op 
                      graph_tensor_at(g, op->weight[i])->name, dtype_name(d));
 }
 
-keel_status columns_pair(tiler *t, const graph *g, const graph_op *op, uint64_t flops, keel_error *err) {
+keel_status columns_pair_params(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
     const graph_tensor *out = graph_tensor_at(g, op->out[0]);
     kp_pair *p = tiler_params(t, sizeof *p);
     if (!p) return KEEL_NOMEM_AT(err, op->name);
     p->n = (kp_u32)out->dim[1];
     p->logit_rows = out->dim[0] == GRAPH_M_LOGIT;
-    uint64_t act = dtype_bytes(tiler_dtype(t, op->out[0])), column = tiler_env(t)->m_max * act;
-    for (columns c = columns_cut(t, p->n, 0, columns_most(t, 0, column, 2)); columns_next(&c);) {
-        tiler_read(t, op->in[0], c.lo, c.hi);
-        tiler_read(t, op->in[1], c.lo, c.hi);
-        tiler_write(t, op->out[0], c.lo, c.hi);
-        tiler_region(t, KP_PAIR_OUT, c.width * column, KP_STORER);
-        tiler_region(t, KP_PAIR_B, c.width * column, KP_CONSUMER);
-        tiler_cost(t, 0, 3 * c.width * act, flops * c.width);
-    }
     return KEEL_OK;
 }
 
-keel_status columns_matmul(tiler *t, const graph *g, const graph_op *op, int residual, keel_error *err) {
+static uint64_t pair_column_bytes(const tiler *t, const graph_op *op) {
+    return tiler_env(t)->m_max * dtype_bytes(tiler_dtype(t, op->out[0]));
+}
+
+void columns_pair_tile(tiler *t, const graph *g, const graph_op *op) {
+    (void)g;
+    const kp_pair *p = tiler_params_of(t);
+    columns_tile(t, p->n, 0, columns_most(t, 0, pair_column_bytes(t, op), 2));
+}
+
+void columns_pair_task(tiler *t, const graph *g, const graph_op *op, const op_task *k, uint64_t flops) {
+    (void)g;
+    uint64_t width = columns_width(k), column = pair_column_bytes(t, op);
+    columns_check(t, k);
+    tiler_read(t, op->in[0], k->lo, k->hi);
+    tiler_read(t, op->in[1], k->lo, k->hi);
+    tiler_write(t, op->out[0], k->lo, k->hi);
+    tiler_region(t, KP_PAIR_OUT, width * column, KP_STORER);
+    tiler_region(t, KP_PAIR_B, width * column, KP_CONSUMER);
+    tiler_cost(t, 0, 3 * width * dtype_bytes(tiler_dtype(t, op->out[0])), flops * width);
+}
+
+static uint64_t matmul_x_bytes(const tiler *t, const graph_op *op, const kp_matmul *p) {
+    return kp_matmul_x_bytes(p, tiler_env(t)->m_max, (kp_u32)dtype_bytes(tiler_dtype(t, op->in[0])));
+}
+
+keel_status columns_matmul_params(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
     kp_matmul *p = tiler_params(t, sizeof *p);
     if (!p) return KEEL_NOMEM_AT(err, op->name);
     const graph_tensor *w = graph_tensor_at(g, op->weight[0]);
-    const tile_env *env = tiler_env(t);
+    const arch_desc *arch = tiler_env(t)->arch;
     p->n = (kp_u32)w->dim[0];
     p->k = (kp_u32)w->dim[1];
     p->logit_rows = graph_tensor_at(g, op->in[0])->dim[0] == GRAPH_M_LOGIT;
     KEEL_TRY(columns_weight_dtype(t, g, op, 0, &p->weight_dtype, err));
     KEEL_TRY(columns_weight_dtype(t, g, op, 1, &p->bias_dtype, err));
-    uint64_t act = dtype_bytes(tiler_dtype(t, op->in[0])), wide = dtype_bytes((dtype)p->weight_dtype);
-    uint64_t x_bytes = kp_matmul_x_bytes(p, env->m_max, (kp_u32)act), y_bytes = kp_matmul_y_bytes(env->m_max);
-    p->x_staged = x_bytes <= (uint64_t)env->arch->page_bytes * (env->arch->n_pages / 2 - 1);
-    uint32_t most = columns_most(t, p->x_staged ? x_bytes : 0, y_bytes, 1);
-    for (columns c = columns_cut(t, p->n, 0, most); columns_next(&c);) {
-        uint64_t bias = op->weight[1] ? c.width * dtype_bytes((dtype)p->bias_dtype) : 0;
-        tiler_read(t, op->in[0], 0, p->k);
-        tiler_read(t, residual, c.lo, c.hi);
-        tiler_write(t, op->out[0], c.lo, c.hi);
-        if (p->x_staged) tiler_region(t, KP_MATMUL_X, x_bytes, KP_CONSUMER);
-        tiler_region(t, KP_MATMUL_Y, c.width * y_bytes, KP_STORER);
-        tiler_cost(t, c.width * p->k * wide + bias, (p->k + (residual ? 2 : 1) * c.width) * act, 2 * c.width * p->k);
-    }
+    p->x_staged = matmul_x_bytes(t, op, p) <= (uint64_t)arch->page_bytes * (arch->n_pages / 2 - 1);
     return KEEL_OK;
+}
+
+void columns_matmul_tile(tiler *t, const graph *g, const graph_op *op) {
+    (void)g;
+    const kp_matmul *p = tiler_params_of(t);
+    uint64_t x_bytes = p->x_staged ? matmul_x_bytes(t, op, p) : 0;
+    columns_tile(t, p->n, 0, columns_most(t, x_bytes, kp_matmul_y_bytes(tiler_env(t)->m_max), 1));
+}
+
+void columns_matmul_task(tiler *t, const graph *g, const graph_op *op, const op_task *k, int residual) {
+    (void)g;
+    const kp_matmul *p = tiler_params_of(t);
+    uint64_t width = columns_width(k), act = dtype_bytes(tiler_dtype(t, op->in[0]));
+    uint64_t bias = op->weight[1] ? width * dtype_bytes((dtype)p->bias_dtype) : 0;
+    uint64_t weight = width * p->k * dtype_bytes((dtype)p->weight_dtype);
+    columns_check(t, k);
+    tiler_read(t, op->in[0], 0, p->k);
+    tiler_read(t, residual, k->lo, k->hi);
+    tiler_write(t, op->out[0], k->lo, k->hi);
+    if (p->x_staged) tiler_region(t, KP_MATMUL_X, matmul_x_bytes(t, op, p), KP_CONSUMER);
+    tiler_region(t, KP_MATMUL_Y, width * kp_matmul_y_bytes(tiler_env(t)->m_max), KP_STORER);
+    tiler_cost(t, weight + bias, (p->k + (residual ? 2 : 1) * width) * act, 2 * width * p->k);
 }

@@ -5,24 +5,13 @@
 
 #include "plan/tiler.h"
 
-/* The tasks of an op (its phase 0), one a turn:
- *
- *   for (columns c = columns_cut(t, n, 0, most); columns_next(&c);) {
- *       tiler_write(t, op->out[0], c.lo, c.hi);  …
- *   }
- */
-typedef struct columns {
-    uint32_t lo, hi; /* of the current task */
-    uint64_t width;  /* hi − lo */
-    tiler *t;
-    uint32_t n, grain, tiles, i;
-} columns;
-
-/* Cuts n columns evenly over the workers, in whole multiples of `grain` (0: the arch's tile_rows, so that tiles of ops
- * over the same columns coincide; less where `most` is less), at most `most` a task. */
-columns columns_cut(tiler *t, uint32_t n, uint32_t grain, uint32_t most);
-/* Declares the next task; false when there is none. */
-bool columns_next(columns *c);
+/* In tile: cuts n columns evenly over the workers, in whole multiples of `grain` (0: the arch's tile_rows, so that
+ * tiles of ops over the same columns coincide; less where `most` is less), at most `most` a task; tasks of phase 0 over
+ * [lo, hi), aux 0. */
+void columns_tile(tiler *t, uint32_t n, uint32_t grain, uint32_t most);
+/* In task: is it one that columns_tile() makes? Bounds are checked with what it reads and writes. */
+void columns_check(tiler *t, const op_task *k);
+static inline uint64_t columns_width(const op_task *k) { return k->hi - (uint64_t)k->lo; }
 
 /* Columns a task may take so that `regions` regions of column_bytes a column fit beside fixed_bytes in half of SMEM:
  * the next task's pages are free while this one computes, and contiguous wherever the ring stands. */
@@ -33,9 +22,13 @@ keel_status columns_weight_dtype(const tiler *t, const graph *g, const graph_op 
                                  keel_error *err);
 
 /* Element by element from two inputs: kp_pair and its regions (device/columns.h). flops: for one element. */
-keel_status columns_pair(tiler *t, const graph *g, const graph_op *op, uint64_t flops, keel_error *err);
+keel_status columns_pair_params(tiler *t, const graph *g, const graph_op *op, keel_error *err);
+void columns_pair_tile(tiler *t, const graph *g, const graph_op *op);
+void columns_pair_task(tiler *t, const graph *g, const graph_op *op, const op_task *k, uint64_t flops);
 /* From whole rows of input 0, by weight 0 and, where bound, weight 1: kp_matmul and its regions (device/columns.h).
  * residual: a tensor of the output's shape of which each task reads its columns, 0 without. */
-keel_status columns_matmul(tiler *t, const graph *g, const graph_op *op, int residual, keel_error *err);
+keel_status columns_matmul_params(tiler *t, const graph *g, const graph_op *op, keel_error *err);
+void columns_matmul_tile(tiler *t, const graph *g, const graph_op *op);
+void columns_matmul_task(tiler *t, const graph *g, const graph_op *op, const op_task *k, int residual);
 
 #endif

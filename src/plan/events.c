@@ -17,6 +17,7 @@ typedef struct dep {
     uint32_t last_task; /* for counting */
     uint32_t reach;     /* all of them together need tasks [0, reach) of p: seen as they come, in ascending order */
     bool whole;         /* each of them needs all of p */
+    bool ranks;         /* on every rank: no wait on this rank alone implies it */
     bool implied;
 } dep;
 
@@ -37,6 +38,7 @@ typedef struct maker {
     uint8_t *n_deps;
     need *needs;
     uint32_t n_needs, cap_needs;
+    uint8_t *on_ranks; /* by phase: tasks of other ranks wait for it */
     uint32_t step_phase;
 } maker;
 
@@ -74,7 +76,8 @@ static keel_status check_write(const maker *m, const access *before, const acces
 static keel_status index_writes(maker *m) {
     const tiler *t = m->t;
     for (uint32_t i = 0; i < t->n_accesses; i++) {
-        if (t->accesses[i].write) m->write_first[tensor_slot(m, t->accesses[i].tensor) + 1]++;
+        const access *a = &t->accesses[i];
+        if (a->write && a->tensor != TILER_STATE) m->write_first[tensor_slot(m, a->tensor) + 1]++;
     }
     for (uint32_t s = 0; s < m->n_tensors; s++) m->write_first[s + 1] += m->write_first[s];
     uint32_t *fill = mem_alloc((size_t)(m->n_tensors + 1) * sizeof *fill);
@@ -83,7 +86,7 @@ static keel_status index_writes(maker *m) {
     keel_status s = KEEL_OK;
     for (uint32_t i = 0; i < t->n_accesses && s == KEEL_OK; i++) {
         const access *a = &t->accesses[i];
-        if (!a->write) continue;
+        if (!a->write || a->tensor == TILER_STATE) continue;
         uint32_t slot = tensor_slot(m, a->tensor), at = fill[slot]++;
         m->writes[at] = i;
         if (at > m->write_first[slot]) s = check_write(m, &t->accesses[m->writes[at - 1]], a);
@@ -122,7 +125,7 @@ static keel_status overlap(maker *m, const access *r, uint32_t *a, uint32_t *b) 
     return KEEL_OK;
 }
 
-static keel_status add_need(maker *m, uint32_t task, uint32_t phase, uint32_t a, uint32_t b) {
+static keel_status add_need(maker *m, uint32_t task, uint32_t phase, uint32_t a, uint32_t b, bool ranks) {
     if (m->n_needs == m->cap_needs) {
         uint32_t cap = m->cap_needs ? m->cap_needs * 2 : 1024;
         need *p = mem_realloc(m->needs, (size_t)cap * sizeof *p);
@@ -140,6 +143,8 @@ static keel_status add_need(maker *m, uint32_t task, uint32_t phase, uint32_t a,
         d[i] = (dep){.phase = phase, .last_task = KP_NONE, .whole = true};
         m->n_deps[q]++;
     }
+    d[i].ranks |= ranks;
+    m->on_ranks[phase] |= ranks;
     if (d[i].last_task != task) d[i].tasks++;
     d[i].last_task = task;
     if (a <= d[i].reach && b > d[i].reach) d[i].reach = b;
@@ -166,7 +171,7 @@ static keel_status need_of_read(maker *m, const access *r) {
     }
     uint32_t a = 0, b = 0;
     KEEL_TRY(overlap(m, r, &a, &b));
-    if (producer != q) return add_need(m, r->task, producer, a, b);
+    if (producer != q) return add_need(m, r->task, producer, a, b, r->ranks && m->p->tp > 1);
     uint32_t own = r->task - m->p->phases[q].first_task;
     if (a == own && b == own + 1) return KEEL_OK; /* its own units: KV pages that it appends to and reads */
     return error_set(m->err, KEEL_REFUSED,
@@ -178,9 +183,10 @@ static keel_status collect_needs(maker *m) {
     const tiler *t = m->t;
     for (uint32_t task = 0; task < t->n_tasks; task++) {
         if (m->step_phase != KP_NONE && m->task_phase[task] > m->step_phase)
-            KEEL_TRY(add_need(m, task, m->step_phase, 0, m->p->phases[m->step_phase].n_tasks));
+            KEEL_TRY(add_need(m, task, m->step_phase, 0, m->p->phases[m->step_phase].n_tasks, false));
         for (uint32_t i = t->access_first[task]; i < t->access_first[task + 1]; i++) {
-            if (!t->accesses[i].write) KEEL_TRY(need_of_read(m, &t->accesses[i]));
+            const access *a = &t->accesses[i];
+            if (!a->write && a->tensor != TILER_STATE) KEEL_TRY(need_of_read(m, a));
         }
     }
     return KEEL_OK;
@@ -217,7 +223,7 @@ static void mark_implied(maker *m, const phase_sets *full) {
     for (uint32_t q = 0; q < m->p->n_phases; q++) {
         for (uint32_t i = 0; i < m->n_deps[q]; i++) {
             dep *d = &m->deps[q][i];
-            for (uint32_t j = 0; j < m->n_deps[q] && !d->implied; j++) {
+            for (uint32_t j = 0; j < m->n_deps[q] && !d->implied && !d->ranks; j++) {
                 const dep *r = &m->deps[q][j];
                 d->implied = j != i && r->tasks == m->p->phases[q].n_tasks && phase_set_has(full, r->phase, d->phase);
             }
@@ -276,8 +282,10 @@ static keel_status fill_events(maker *m, const uint32_t *event_of) {
     for (uint32_t i = 0; i < p->n_tasks; i++) {
         p->tasks[i].trigger = event_of[i];
         if (event_of[i] == KP_NONE) continue;
-        p->events[event_of[i]].triggers++;
-        p->events[event_of[i]].phase = m->task_phase[i];
+        plan_event *e = &p->events[event_of[i]];
+        e->phase = m->task_phase[i];
+        e->ranks = m->on_ranks[e->phase] != 0;
+        e->triggers += e->ranks ? p->tp : 1;
     }
     return KEEL_OK;
 }
@@ -324,7 +332,8 @@ static keel_status maker_open(maker *m) {
     m->task_phase = mem_calloc((size_t)p->n_tasks + 1, sizeof *m->task_phase);
     m->deps = mem_calloc(p->n_phases, sizeof *m->deps);
     m->n_deps = mem_calloc(p->n_phases, 1);
-    if (!m->write_first || !m->writes || !m->task_phase || !m->deps || !m->n_deps)
+    m->on_ranks = mem_calloc(p->n_phases, 1);
+    if (!m->write_first || !m->writes || !m->task_phase || !m->deps || !m->n_deps || !m->on_ranks)
         return KEEL_NOMEM_AT(m->err, "plan: events");
     m->step_phase = KP_NONE;
     for (uint32_t q = 0; q < p->n_phases; q++) {
@@ -352,6 +361,6 @@ keel_status plan_make_events(tiler *t, plan *p, phase_sets *full, keel_error *er
     if (s == KEEL_OK) s = fill_events(&m, event_of);
     if (s == KEEL_OK) s = fill_waits(&m, event_of);
     mem_free(event_of), mem_free(m.write_first), mem_free(m.writes), mem_free(m.task_phase);
-    mem_free(m.deps), mem_free(m.n_deps), mem_free(m.needs);
+    mem_free(m.deps), mem_free(m.n_deps), mem_free(m.needs), mem_free(m.on_ranks);
     return s;
 }

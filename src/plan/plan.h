@@ -16,9 +16,14 @@ typedef enum buffer_kind {
     BUFFER_CACHE,      /* KV pages, kept over iterations and launches */
     BUFFER_STEP,       /* the step record */
     BUFFER_SCRATCH,    /* between the phases of one op; in the activation arena */
+    BUFFER_SYMMETRIC,  /* an activation that other ranks read: `offset` into the symmetric arena, alike on all ranks */
     BUFFER_KINDS
 } buffer_kind;
 const char *buffer_kind_name(buffer_kind k);
+/* Does its offset point into an arena (the symmetric one where it is symmetric)? */
+static inline bool buffer_placed(buffer_kind k) {
+    return k == BUFFER_ACTIVATION || k == BUFFER_SCRATCH || k == BUFFER_SYMMETRIC;
+}
 
 /* "loader"; "?" for a number that is no role. */
 const char *role_name(uint32_t role);
@@ -28,8 +33,11 @@ typedef struct plan_buffer {
     buffer_kind kind;
     dtype dtype;
     bool external; /* filled by the caller before a run */
+    int32_t rows;  /* GRAPH_M or GRAPH_M_LOGIT where dim[0] counts rows, else 0 */
     int rank;
     int64_t dim[GRAPH_RANK]; /* rows of activations are m_max */
+    shard_rule shard;        /* weights: which slice of the checkpoint's tensor this rank holds (graph/shard.h) */
+    int32_t shard_dim;
     uint64_t bytes, offset;
     uint32_t first_phase, last_phase; /* lifetime: indices into phases */
 } plan_buffer;
@@ -38,7 +46,8 @@ typedef struct plan_instance {
     const char *name;
     const op_desc *op;
     int32_t layer;
-    uint32_t params_offset, params_bytes; /* into the plan's parameter bytes */
+    uint32_t attr_first, n_attrs;         /* into the plan's attrs: what the graph set */
+    uint32_t params_offset, params_bytes; /* into the plan's parameter bytes: made from the above, not in the file */
     uint32_t buffer[12];                  /* KP_BUFFERS; KP_NONE where nothing is bound */
 } plan_instance;
 
@@ -51,6 +60,7 @@ typedef struct plan_phase {
 typedef struct plan_event {
     uint32_t triggers; /* additions an iteration */
     uint32_t phase;    /* whose tasks trigger it */
+    bool ranks;        /* its tasks trigger it on every rank: triggers counts all ranks' additions */
 } plan_event;
 
 /* Costs of a task for one live row. */
@@ -71,19 +81,23 @@ typedef struct plan {
     uint32_t kv_splits; /* as asked; 0: the op chose */
     uint32_t page_bytes, n_pages;
     uint32_t layer_first, n_layers;
-    uint64_t vocab, hidden, arena_bytes;
+    uint32_t tp, ep, rank; /* ranks, expert-parallel groups, which rank this is */
+    bool vocab_parallel;
+    uint64_t vocab, hidden, arena_bytes, symmetric_bytes;
     uint32_t logits; /* buffer of the logits; KP_NONE without */
     bool sampling;
     const char **levers;
     uint32_t n_levers;
     plan_instance *instances;
     uint32_t n_instances;
+    graph_attr *attrs;
+    uint32_t n_attrs;
     plan_phase *phases;
     uint32_t n_phases;
     plan_body *bodies;
     uint32_t n_bodies;
     kp_task *tasks;
-    plan_cost *costs; /* by task */
+    plan_cost *costs; /* by task; made from the ops, not in the file */
     uint32_t n_tasks;
     uint32_t *queue, *queue_first; /* [n_tasks], [workers + 1] */
     uint32_t *waits;
@@ -92,7 +106,7 @@ typedef struct plan {
     uint32_t n_events;
     plan_buffer *buffers;
     uint32_t n_buffers;
-    uint8_t *params;
+    uint8_t *params; /* made from the graph, not in the file */
     uint32_t params_bytes;
     uint8_t *consts;
     uint32_t consts_bytes;
@@ -111,7 +125,11 @@ typedef struct plan_options {
     uint32_t n_levers;
 } plan_options;
 
+/* g: of one rank. */
 keel_status plan_build(const graph *g, const plan_options *options, plan **out, keel_error *err);
+/* The rank's graph that stands in the plan, checked by its ops' shape rules: KEEL_REFUSED names what contradicts them.
+ * The caller's. Constants point into p. */
+keel_status plan_graph(const plan *p, graph **out, keel_error *err);
 void plan_close(plan *p);
 
 /* Names every body that is missing for a needed role on the plan's arch: KEEL_REFUSED with the list; KEEL_OK if

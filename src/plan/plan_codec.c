@@ -136,6 +136,14 @@ static void io_kind(codec *c, buffer_kind *k) {
     if (*k == BUFFER_KINDS) CODEC_FAIL(c, KEEL_UNSUPPORTED, "buffer kind %s is not one of this build's", name);
 }
 
+static void io_shard(codec *c, shard_rule *rule) {
+    const char *name = shard_name(*rule);
+    io_text(c, &name);
+    if (c->writing || c->status != KEEL_OK) return;
+    for (*rule = SHARD_REP; *rule <= SHARD_EP && strcmp(shard_name(*rule), name) != 0;) ++*rule;
+    if (*rule > SHARD_EP) CODEC_FAIL(c, KEEL_UNSUPPORTED, "shard rule %s is not one of this build's", name);
+}
+
 /* The role of a span in use; spans beyond n_spans are zero and name nothing. */
 static void io_role(codec *c, uint32_t *role, bool used) {
     const char *name = used ? role_name(*role) : "";
@@ -167,6 +175,11 @@ void plan_io_header(codec *c, void *record) {
     io_u64(c, &p->vocab);
     io_u64(c, &p->hidden);
     io_u64(c, &p->arena_bytes);
+    io_u64(c, &p->symmetric_bytes);
+    io_u32(c, &p->tp);
+    io_u32(c, &p->ep);
+    io_u32(c, &p->rank);
+    io_bool(c, &p->vocab_parallel);
     if (c->writing || c->status != KEEL_OK) return;
     const arch_desc *arch = arch_find(p->arch);
     if (!arch)
@@ -182,9 +195,18 @@ void plan_io_instance(codec *c, void *record) {
     io_text(c, &i->name);
     io_op(c, &i->op);
     io_i32(c, &i->layer);
-    io_u32(c, &i->params_offset);
-    io_u32(c, &i->params_bytes);
+    io_u32(c, &i->attr_first);
+    io_u32(c, &i->n_attrs);
     for (int k = 0; k < KP_BUFFERS; k++) io_u32(c, &i->buffer[k]);
+}
+
+void plan_io_attr(codec *c, void *record) {
+    graph_attr *a = record;
+    uint64_t bits;
+    io_text(c, &a->name);
+    memcpy(&bits, &a->value, sizeof bits);
+    io_u64(c, &bits); /* IEEE 754 */
+    memcpy(&a->value, &bits, sizeof bits);
 }
 
 void plan_io_body(codec *c, void *record) {
@@ -211,6 +233,9 @@ void plan_io_buffer(codec *c, void *record) {
     io_kind(c, &b->kind);
     io_dtype(c, &b->dtype);
     io_bool(c, &b->external);
+    io_i32(c, &b->rows);
+    io_shard(c, &b->shard);
+    io_i32(c, &b->shard_dim);
     io_i32(c, &b->rank);
     for (int i = 0; i < GRAPH_RANK; i++) io_i64(c, &b->dim[i]);
     io_u64(c, &b->bytes);
@@ -223,6 +248,7 @@ void plan_io_event(codec *c, void *record) {
     plan_event *e = record;
     io_u32(c, &e->triggers);
     io_u32(c, &e->phase);
+    io_bool(c, &e->ranks);
 }
 
 void plan_io_task(codec *c, void *record) {
@@ -243,13 +269,6 @@ void plan_io_task(codec *c, void *record) {
         io_role(c, &t->span[i].release_role, i < t->n_spans);
     }
     for (int r = 0; r < KP_REGIONS; r++) io_u32(c, &t->region_offset[r]);
-}
-
-void plan_io_cost(codec *c, void *record) {
-    plan_cost *k = record;
-    io_u64(c, &k->weight_bytes);
-    io_u64(c, &k->other_bytes);
-    io_u64(c, &k->flops);
 }
 
 void plan_io_index(codec *c, void *record) { io_u32(c, record); }

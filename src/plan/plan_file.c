@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan file: sections, writing, reading. docs/plan-format.md describes it. */
 #include "plan/plan_file.h"
+#include "plan/tiler_internal.h"
 
 #include "core/mem.h"
 #include "core/sha256.h"
@@ -26,22 +27,21 @@ typedef struct section {
 
 #define ARRAY(name, record, bytes, field, n)                                                                           \
     name, record, bytes, sizeof *((plan *)0)->field, offsetof(plan, field), offsetof(plan, n)
-enum { SECTION_HEADER, SECTION_STRINGS = 14, SECTIONS };
+enum { SECTION_HEADER, SECTION_STRINGS = 13, SECTIONS };
 /* In file order; the id is the index + 1. Numbers are pinned: docs/plan-format.md. */
 static const section sections[SECTIONS] = {
-    {"header", plan_io_header, 76, 0, 0, 0, 0, false},
+    {"header", plan_io_header, 100, 0, 0, 0, 0, false},
     {ARRAY("levers", plan_io_lever, 4, levers, n_levers), 0, false},
     {ARRAY("instances", plan_io_instance, 68, instances, n_instances), 0, false},
+    {ARRAY("attrs", plan_io_attr, 12, attrs, n_attrs), 0, false},
     {ARRAY("bodies", plan_io_body, 8, bodies, n_bodies), 0, false},
     {ARRAY("phases", plan_io_phase, 16, phases, n_phases), 0, false},
-    {ARRAY("buffers", plan_io_buffer, 80, buffers, n_buffers), 0, false},
-    {ARRAY("events", plan_io_event, 8, events, n_events), 0, false},
+    {ARRAY("buffers", plan_io_buffer, 92, buffers, n_buffers), 0, false},
+    {ARRAY("events", plan_io_event, 12, events, n_events), 0, false},
     {ARRAY("waits", plan_io_index, 4, waits, n_waits), 0, false},
     {ARRAY("tasks", plan_io_task, 72, tasks, n_tasks), 0, false},
-    {ARRAY("costs", plan_io_cost, 24, costs, n_tasks), 0, true},
     {ARRAY("queue", plan_io_index, 4, queue, n_tasks), 0, true},
     {ARRAY("queue_first", plan_io_index, 4, queue_first, workers), 1, true},
-    {ARRAY("params", NULL, 1, params, params_bytes), 0, false},
     {ARRAY("consts", NULL, 1, consts, consts_bytes), 0, false},
     {"strings", NULL, 1, 1, 0, 0, 0, false},
 };
@@ -253,7 +253,9 @@ static keel_status read_plan(codec *c, const uint8_t *data, size_t bytes) {
     if (c->status != KEEL_OK) return c->status;
     for (int id = SECTION_HEADER + 1; id < SECTION_STRINGS; id++) KEEL_TRY(read_array(c, &sections[id], &extents[id]));
     KEEL_TRY(plan_file_check(c->file, c->p, c->err));
-    return check_canonical(c, data, bytes);
+    KEEL_TRY(check_canonical(c, data, bytes));
+    keel_status s = plan_derive(c->p, c->err);
+    return s == KEEL_OK ? s : error_prefix(c->err, s, "%s", c->file);
 }
 
 keel_status plan_read(const char *file, const uint8_t *data, size_t bytes, plan **out, keel_error *err) {

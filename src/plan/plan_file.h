@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "plan/plan.h"
 
-enum { PLAN_FILE_VERSION = 1 };
+enum { PLAN_FILE_VERSION = 2 };
 
 /* "FILE: section SECTION[INDEX]: what; plan again …". Without an index: PLAN_FILE_WHOLE. Returns status. */
 enum { PLAN_FILE_WHOLE = -1 };
@@ -58,7 +58,7 @@ void plan_io_phase(codec *c, void *record);
 void plan_io_buffer(codec *c, void *record);
 void plan_io_event(codec *c, void *record);
 void plan_io_task(codec *c, void *record);
-void plan_io_cost(codec *c, void *record);
+void plan_io_attr(codec *c, void *record);
 void plan_io_index(codec *c, void *record);
 
 #endif

@@ -17,8 +17,7 @@ enum {
     SEQ_MAX = 1 << 24,
     PAGE_TOKENS_MAX = 1024,
     LAYERS_MAX = 1 << 20,
-    PARAMS_MAX = 256,
-    PARAMS_ALIGN = 16,
+    RANKS_MAX = 4096,
     SMEM_ALIGN = 64,
     BUFFER_ALIGN = 64,
 };
@@ -74,13 +73,17 @@ static keel_status check_header(checker *c) {
     KEEL_TRY(limit(c, "page_tokens", p->page_tokens, PAGE_TOKENS_MAX));
     KEEL_TRY(limit(c, "n_pages", p->n_pages, UINT16_MAX));
     KEEL_TRY(limit(c, "SMEM bytes", (uint64_t)p->n_pages * p->page_bytes, (uint64_t)arch->n_pages * arch->page_bytes));
+    KEEL_TRY(limit(c, "ranks", p->tp, RANKS_MAX));
+    if (!p->ep || p->tp % p->ep || p->rank >= p->tp)
+        BAD(c, PLAN_FILE_WHOLE, "rank %u of %u ranks in %u expert groups", p->rank, p->tp, p->ep);
     if (p->page_bytes % SMEM_ALIGN)
         BAD(c, PLAN_FILE_WHOLE, "page_bytes %u is not a multiple of %d", p->page_bytes, SMEM_ALIGN);
     if (p->layer_first > LAYERS_MAX || p->n_layers > LAYERS_MAX)
         BAD(c, PLAN_FILE_WHOLE, "layers from %u, %u of them", p->layer_first, p->n_layers);
-    if (p->vocab > size_max || p->hidden > size_max || p->arena_bytes > size_max)
-        BAD(c, PLAN_FILE_WHOLE, "vocab, hidden or arena_bytes over 2^53");
-    if (p->logits != KP_NONE && (p->logits >= p->n_buffers || p->buffers[p->logits].kind != BUFFER_ACTIVATION)) {
+    if (p->vocab > size_max || p->hidden > size_max || p->arena_bytes > size_max || p->symmetric_bytes > size_max)
+        BAD(c, PLAN_FILE_WHOLE, "vocab, hidden or the bytes of an arena over 2^53");
+    if (p->logits != KP_NONE && (p->logits >= p->n_buffers || (p->buffers[p->logits].kind != BUFFER_ACTIVATION &&
+                                                               p->buffers[p->logits].kind != BUFFER_SYMMETRIC))) {
         BAD(c, PLAN_FILE_WHOLE, "logits %u is not an activation among %u buffers", p->logits, p->n_buffers);
     }
     if (!p->n_tasks) BAD(c, PLAN_FILE_WHOLE, "no tasks");
@@ -106,21 +109,21 @@ static keel_status check_levers(checker *c) {
 
 static keel_status check_instances(checker *c) {
     const plan *p = c->p;
+    uint32_t attrs = 0;
     c->section = "instances";
     for (uint32_t i = 0; i < p->n_instances; i++) {
         const plan_instance *n = &p->instances[i];
         if (n->layer < -1 || n->layer > 2 * LAYERS_MAX) BAD(c, i, "layer %d", n->layer);
-        if (n->params_bytes > PARAMS_MAX) BAD(c, i, "%u bytes of parameters, at most %d", n->params_bytes, PARAMS_MAX);
-        if (n->params_offset % PARAMS_ALIGN || n->params_offset > p->params_bytes ||
-            n->params_bytes > p->params_bytes - n->params_offset) {
-            BAD(c, i, "parameters [%u, +%u) of %u bytes, at multiples of %d", n->params_offset, n->params_bytes,
-                p->params_bytes, PARAMS_ALIGN);
-        }
+        if (n->n_attrs > GRAPH_ATTRS || n->attr_first != attrs || n->n_attrs > p->n_attrs - attrs)
+            BAD(c, i, "attributes [%u, +%u); it must begin at %u of %u and hold %d at most", n->attr_first, n->n_attrs,
+                attrs, p->n_attrs, GRAPH_ATTRS);
+        attrs += n->n_attrs;
         for (int k = 0; k < KP_BUFFERS; k++) {
             if (n->buffer[k] != KP_NONE && n->buffer[k] >= p->n_buffers)
                 BAD(c, i, "slot %d: buffer %u of %u", k, n->buffer[k], p->n_buffers);
         }
     }
+    if (attrs != p->n_attrs) BAD(c, PLAN_FILE_WHOLE, "they hold %u of %u attributes", attrs, p->n_attrs);
     return KEEL_OK;
 }
 
@@ -178,13 +181,21 @@ static keel_status check_buffer(const checker *c, uint32_t i) {
     if (b->bytes != want)
         BAD(c, i, "%s: %llu bytes, its shape takes %llu", b->name, (unsigned long long)b->bytes,
             (unsigned long long)want);
-    bool placed = b->kind == BUFFER_ACTIVATION || b->kind == BUFFER_SCRATCH;
-    uint64_t room = placed ? p->arena_bytes : b->kind == BUFFER_CONST ? p->consts_bytes : want;
+    uint64_t room = b->kind == BUFFER_SYMMETRIC ? p->symmetric_bytes
+                    : buffer_placed(b->kind)    ? p->arena_bytes
+                    : b->kind == BUFFER_CONST   ? p->consts_bytes
+                                                : want;
     if (b->offset % BUFFER_ALIGN || b->offset > room || want > room - b->offset) {
         BAD(c, i, "%s: offset %llu, %llu bytes; %llu are there, at multiples of %d", b->name,
             (unsigned long long)b->offset, (unsigned long long)want, (unsigned long long)room, BUFFER_ALIGN);
     }
     if (b->external && b->kind != BUFFER_ACTIVATION) BAD(c, i, "%s: only an activation can be external", b->name);
+    bool rows = b->kind == BUFFER_ACTIVATION || b->kind == BUFFER_SYMMETRIC;
+    if (b->rows && (!rows || b->rows < GRAPH_M_LOGIT || b->rows > GRAPH_M || b->dim[0] != p->m_max))
+        BAD(c, i, "%s: row space %d", b->name, b->rows);
+    if (b->shard_dim < 0 || b->shard_dim >= b->rank || (b->kind != BUFFER_WEIGHT && (b->shard || b->shard_dim)))
+        BAD(c, i, "%s: shard rule %s(dim=%d)", b->name, shard_name(b->shard), b->shard_dim);
+    if (b->kind == BUFFER_CONST && b->dtype != DTYPE_F32) BAD(c, i, "%s: constants are F32", b->name);
     if ((b->kind == BUFFER_WEIGHT) != (b->key[0] != '\0'))
         BAD(c, i, "%s: a weight has a key, nothing else has", b->name);
     if (b->first_phase > b->last_phase || b->last_phase >= p->n_phases) {
@@ -235,20 +246,6 @@ static keel_status check_task(const checker *c, uint32_t i) {
     return KEEL_OK;
 }
 
-static keel_status check_costs(checker *c) {
-    const plan *p = c->p;
-    uint64_t sum[3] = {0};
-    c->section = "costs";
-    for (uint32_t i = 0; i < p->n_tasks; i++) {
-        const uint64_t cost[3] = {p->costs[i].weight_bytes, p->costs[i].other_bytes, p->costs[i].flops};
-        for (int k = 0; k < 3; k++) {
-            if (cost[k] > size_max - sum[k]) BAD(c, i, "the costs add up to more than 2^53");
-            sum[k] += cost[k];
-        }
-    }
-    return KEEL_OK;
-}
-
 static keel_status check_queue(checker *c) {
     const plan *p = c->p;
     c->section = "queue_first";
@@ -287,6 +284,5 @@ keel_status plan_file_check(const char *file, const plan *p, keel_error *err) {
     KEEL_TRY(check_events(&c));
     c.section = "tasks";
     for (uint32_t i = 0; i < p->n_tasks; i++) KEEL_TRY(check_task(&c, i));
-    KEEL_TRY(check_costs(&c));
     return check_queue(&c);
 }

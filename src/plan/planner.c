@@ -6,7 +6,8 @@
 #include "plan/lever.h"
 
 const char *buffer_kind_name(buffer_kind k) {
-    static const char *const names[BUFFER_KINDS] = {"activation", "weight", "const", "cache", "step", "scratch"};
+    static const char *const names[BUFFER_KINDS] = {"activation", "weight",  "const",    "cache",
+                                                    "step",       "scratch", "symmetric"};
     return k < BUFFER_KINDS ? names[k] : "?";
 }
 
@@ -48,6 +49,8 @@ static keel_status plan_header(plan *p, const graph *g, const plan_options *o, k
     p->vocab = (uint64_t)g->vocab;
     p->hidden = (uint64_t)g->hidden;
     p->sampling = g->sampling;
+    p->tp = g->tp, p->ep = g->ep, p->rank = g->rank;
+    p->vocab_parallel = g->vocab_parallel;
     if (p->workers > arch->max_workers) {
         return error_set(err, KEEL_RANGE, "--workers %u: a plan for %s has at most %u", p->workers, arch->name,
                          arch->max_workers);
@@ -98,6 +101,17 @@ plan_cost plan_total_cost(const plan *p) {
     return sum;
 }
 
+tile_env plan_env(const plan *p) {
+    return (tile_env){.arch = arch_find(p->arch),
+                      .workers = p->workers,
+                      .m_max = p->m_max,
+                      .max_seq = p->max_seq,
+                      .page_tokens = p->page_tokens,
+                      .kv_splits = p->kv_splits,
+                      .world = p->tp,
+                      .rank = p->rank};
+}
+
 static keel_status plan_steps(tiler *t, plan *p, const plan_options *o, phase_sets *full, keel_error *err) {
     KEEL_TRY(plan_tile(t, p, err));
     if (!o->allow_absent) KEEL_TRY(plan_check_bodies(p, err));
@@ -111,16 +125,15 @@ keel_status plan_build(const graph *g, const plan_options *options, plan **out, 
     plan *p = mem_calloc(1, sizeof *p);
     if (!p) return KEEL_NOMEM_AT(err, "plan");
     phase_sets full = {0};
-    tiler t = {.g = g};
+    tiler t = {0};
     keel_status s = plan_header(p, g, options, err);
     if (s == KEEL_OK) s = plan_levers(p, options, err);
     if (s == KEEL_OK) {
-        t.env = (tile_env){arch_find(p->arch), p->workers, p->m_max, p->max_seq, p->page_tokens, options->kv_splits};
-        s = plan_steps(&t, p, options, &full, err);
+        tile_env env = plan_env(p);
+        s = tiler_open(&t, g, &env, err);
+        if (s == KEEL_OK) s = plan_steps(&t, p, options, &full, err);
+        tiler_close(&t);
     }
-    mem_free(t.tasks), mem_free(t.costs), mem_free(t.regions), mem_free(t.accesses), mem_free(t.access_first),
-        mem_free(t.scratches);
-    buf_free(&t.params);
     mem_free(full.bits);
     if (s != KEEL_OK) {
         plan_close(p);

@@ -18,7 +18,7 @@ static bool grow(void **p, uint32_t n, uint32_t *cap, size_t size) {
     return true;
 }
 
-static void breach(tiler *t, char *what) {
+static void breach(tiler *t, const char *what) {
     if (!t->problem) t->problem = what;
 }
 
@@ -29,73 +29,112 @@ void *tiler_params(tiler *t, size_t bytes) {
     }
     t->params_given = true;
     t->params_bytes = (uint32_t)bytes;
-    memset(t->params_now, 0, sizeof t->params_now);
     return t->params_now;
 }
 
-int tiler_scratch(tiler *t, const char *name, uint64_t bytes) {
+const void *tiler_params_of(const tiler *t) { return t->params_given ? t->params_now : NULL; }
+
+void tiler_scratch(tiler *t, const char *name, uint64_t bytes, uint64_t units) {
     if (!grow((void **)&t->scratches, t->n_scratches, &t->cap_scratches, sizeof *t->scratches)) {
         t->nomem = true;
-        return 0;
+        return;
     }
-    t->scratches[t->n_scratches] = (scratch){name, bytes, t->instance};
-    return SCRATCH_BASE + (int)t->n_scratches++;
+    t->scratches[t->n_scratches++] = (scratch){name, bytes, units, t->instance};
+}
+
+int tiler_scratch_of(const tiler *t, int i) {
+    uint32_t at = t->first_scratch + (uint32_t)i;
+    return at < t->n_scratches ? SCRATCH_BASE + (int)at : 0;
+}
+
+void tiler_units(tiler *t, int tensor, uint64_t units) {
+    if (tensor > 0) t->units[tensor] = units;
+}
+
+/* Room for task `task`. */
+static bool task_room(tiler *t, uint32_t task) {
+    uint32_t cap = t->cap_tasks, cap_costs = cap, cap_regions = cap;
+    bool ok = grow((void **)&t->tasks, task, &cap, sizeof *t->tasks) &&
+              grow((void **)&t->costs, task, &cap_costs, sizeof *t->costs) &&
+              grow((void **)&t->regions, task, &cap_regions, sizeof *t->regions);
+    if (!ok) {
+        t->nomem = true;
+        return false;
+    }
+    t->cap_tasks = cap;
+    t->costs[task] = (plan_cost){0};
+    t->regions[task] = (region_ask){0};
+    return true;
 }
 
 void tiler_task(tiler *t, int phase, uint32_t lo, uint32_t hi, uint32_t aux) {
     if (phase < t->phase || phase >= op_n_phases(t->op->desc)) breach(t, "tiler_task: phases out of order");
     t->phase = phase;
-    uint32_t cap = t->cap_tasks, cap_costs = cap, cap_regions = cap;
-    bool ok = grow((void **)&t->tasks, t->n_tasks, &cap, sizeof *t->tasks) &&
-              grow((void **)&t->costs, t->n_tasks, &cap_costs, sizeof *t->costs) &&
-              grow((void **)&t->regions, t->n_tasks, &cap_regions, sizeof *t->regions);
-    if (!ok) {
-        t->nomem = true;
-        return;
-    }
-    t->cap_tasks = cap;
-    t->costs[t->n_tasks] = (plan_cost){0};
-    t->regions[t->n_tasks] = (region_ask){0};
+    if (!task_room(t, t->n_tasks)) return;
     /* `body` holds the phase until bodies are numbered. */
     t->tasks[t->n_tasks++] =
         (kp_task){.instance = t->instance, .body = (uint32_t)phase, .lo = lo, .hi = hi, .aux = aux, .trigger = KP_NONE};
 }
 
-static void tiler_access(tiler *t, int tensor, int64_t lo, int64_t hi, bool write) {
-    if (t->nomem || t->n_tasks == t->first_task || hi <= lo) {
-        if (!t->nomem) breach(t, "tiler_read/tiler_write: before the first task, or an empty range");
-        return;
-    }
-    if (!grow((void **)&t->accesses, t->n_accesses, &t->cap_accesses, sizeof *t->accesses)) {
+/* Columns of a tensor, or the units that its op declared. */
+static int64_t tensor_units(const tiler *t, int tensor) {
+    if (tensor >= SCRATCH_BASE) return (int64_t)t->scratches[tensor - SCRATCH_BASE].units;
+    const graph_tensor *g = graph_tensor_at(t->g, tensor);
+    if (t->units[tensor]) return (int64_t)t->units[tensor];
+    return g->kind == TENSOR_STEP ? graph_elements(g) : g->rank > 1 ? graph_row_elements(g) : g->dim[0];
+}
+
+static void put_access(tiler *t, access a) {
+    a.task = t->task;
+    if (t->nomem || t->task == t->n_tasks) {
+        breach(t, "tiler_read/tiler_write: only in task");
+    } else if (!grow((void **)&t->accesses, t->n_accesses, &t->cap_accesses, sizeof *t->accesses)) {
         t->nomem = true;
-        return;
+    } else {
+        t->accesses[t->n_accesses++] = a;
     }
-    t->accesses[t->n_accesses++] = (access){t->n_tasks - 1, tensor, write, lo, hi};
+}
+
+static void tiler_access(tiler *t, access a) {
+    if (a.tensor <= 0) return;
+    if (a.lo < 0 || a.hi <= a.lo || a.hi > tensor_units(t, a.tensor)) {
+        breach(t, "it reads or writes an empty range, or past the end of a tensor");
+    } else {
+        put_access(t, a);
+    }
 }
 
 void tiler_read(tiler *t, int tensor, int64_t lo, int64_t hi) {
-    if (tensor > 0) tiler_access(t, tensor, lo, hi, false);
+    tiler_access(t, (access){.tensor = tensor, .lo = lo, .hi = hi});
 }
 
 void tiler_write(tiler *t, int tensor, int64_t lo, int64_t hi) {
-    if (tensor > 0) tiler_access(t, tensor, lo, hi, true);
+    tiler_access(t, (access){.tensor = tensor, .write = true, .lo = lo, .hi = hi});
 }
 
+void tiler_read_ranks(tiler *t, int tensor, int64_t lo, int64_t hi) {
+    tiler_access(t, (access){.tensor = tensor, .ranks = true, .lo = lo, .hi = hi});
+}
+
+void tiler_state(tiler *t, bool write) { put_access(t, (access){.tensor = TILER_STATE, .write = write, .hi = 1}); }
+
+void tiler_refuse(tiler *t, const char *why) { breach(t, why); }
+
 void tiler_region(tiler *t, int index, uint64_t bytes, enum kp_role release) {
-    if (t->nomem || t->n_tasks == t->first_task) return;
+    if (t->nomem || t->task == t->n_tasks) return;
     uint64_t capacity = (uint64_t)t->env.arch->page_bytes * t->env.arch->n_pages;
     if (index < 0 || index >= KP_REGIONS) {
         breach(t, "tiler_region: no such region index");
         return;
     }
-    region_ask *r = &t->regions[t->n_tasks - 1];
+    region_ask *r = &t->regions[t->task];
     r->bytes[index] = bytes > capacity ? UINT32_MAX : (uint32_t)bytes;
     r->release[index] = (uint8_t)release;
 }
 
 void tiler_cost(tiler *t, uint64_t weight_bytes, uint64_t other_bytes, uint64_t flops) {
-    if (t->nomem || t->n_tasks == t->first_task) return;
-    t->costs[t->n_tasks - 1] = (plan_cost){weight_bytes, other_bytes, flops};
+    if (t->nomem || t->task == t->n_tasks) return;
+    t->costs[t->task] = (plan_cost){weight_bytes, other_bytes, flops};
 }
 
 uint32_t tiler_tiles(const tiler *t, uint64_t n, uint32_t grain, uint32_t max_units) {
@@ -141,30 +180,94 @@ static void close_instance(tiler *t, plan *p) {
     }
 }
 
-static keel_status tile_op(tiler *t, plan *p, uint32_t index, keel_error *err) {
+keel_status tiler_open(tiler *t, const graph *g, const tile_env *env, keel_error *err) {
+    *t = (tiler){.g = g, .env = *env};
+    t->units = mem_calloc((size_t)g->n_tensors + 1, sizeof *t->units);
+    t->param_at = mem_calloc((size_t)g->n_ops + 1, sizeof *t->param_at);
+    return t->units && t->param_at ? KEEL_OK : KEEL_NOMEM_AT(err, "plan");
+}
+
+void tiler_close(tiler *t) {
+    mem_free(t->tasks), mem_free(t->costs), mem_free(t->regions), mem_free(t->accesses), mem_free(t->access_first);
+    mem_free(t->scratches), mem_free(t->units), mem_free(t->param_at);
+    buf_free(&t->params);
+}
+
+/* Parameters and scratch of instance `index`. */
+static keel_status open_instance(tiler *t, uint32_t index, keel_error *err) {
     const graph_op *op = &t->g->ops[index];
     t->op = op;
     t->instance = index;
-    t->first_task = t->n_tasks;
+    t->first_task = t->task = t->n_tasks;
+    t->first_scratch = t->n_scratches;
     t->phase = 0;
     t->params_given = false;
     t->params_bytes = 0;
+    memset(t->params_now, 0, sizeof t->params_now);
+    if (op->desc->params) KEEL_TRY(op->desc->params(t, t->g, op, err));
+    if (t->nomem) return KEEL_NOMEM_AT(err, op->name);
     buf_align(&t->params, 16);
-    KEEL_TRY(op->desc->tile(t, t->g, op, err));
+    if (t->params.len > UINT32_MAX - TILER_PARAMS_BYTES)
+        return error_set(err, KEEL_RANGE, "%s: more parameters than a plan holds", op->name);
+    t->param_at[index] = (struct param_at){(uint32_t)t->params.len, t->params_bytes};
+    buf_put(&t->params, t->params_now, t->params_bytes);
+    return t->params.failed ? KEEL_NOMEM_AT(err, op->name) : KEEL_OK;
+}
+
+/* What the tasks [first, first + n) touch. */
+static keel_status describe_tasks(tiler *t, const kp_task *tasks, const plan_body *bodies, uint32_t first, uint32_t n,
+                                  keel_error *err) {
+    for (uint32_t i = first; i < first + n; i++) {
+        const kp_task *k = &tasks[i];
+        op_task task = {bodies ? bodies[k->body].phase : k->body, k->lo, k->hi, k->aux};
+        t->task = i;
+        t->op->desc->task(t, t->g, t->op, &task);
+        if (t->nomem) return KEEL_NOMEM_AT(err, t->op->name);
+        if (t->problem)
+            return error_set(err, KEEL_REFUSED, "%s: task %u (%s, lo %u, hi %u, aux %u): %s", t->op->name, i,
+                             t->op->desc->name, k->lo, k->hi, k->aux, t->problem);
+    }
+    t->task = t->n_tasks;
+    return KEEL_OK;
+}
+
+static keel_status tile_op(tiler *t, plan *p, uint32_t index, keel_error *err) {
+    KEEL_TRY(open_instance(t, index, err));
+    const graph_op *op = t->op;
+    op->desc->tile(t, t->g, op);
     if (t->nomem) return KEEL_NOMEM_AT(err, op->name);
     if (t->n_tasks == t->first_task) breach(t, "tile: no task declared");
     if (t->problem)
         return error_set(err, KEEL_REFUSED, "%s: op %s breaks the tiler's contract: %s", op->name, op->desc->name,
                          t->problem);
+    KEEL_TRY(describe_tasks(t, t->tasks, NULL, t->first_task, t->n_tasks - t->first_task, err));
     plan_instance *inst = &p->instances[index];
     *inst = (plan_instance){.name = arena_strdup(&p->arena, op->name), .op = op->desc, .layer = op->layer};
-    if (t->params.len > UINT32_MAX - TILER_PARAMS_BYTES)
-        return error_set(err, KEEL_RANGE, "%s: more parameters than a plan holds", op->name);
-    inst->params_offset = (uint32_t)t->params.len;
-    inst->params_bytes = t->params_bytes;
-    buf_put(&t->params, t->params_now, t->params_bytes);
-    if (t->params.failed || !inst->name) return KEEL_NOMEM_AT(err, op->name);
+    inst->attr_first = p->n_attrs;
+    inst->n_attrs = (uint32_t)op->n_attrs;
+    for (int i = 0; i < op->n_attrs; i++) p->attrs[p->n_attrs++] = op->attr[i];
+    if (!inst->name) return KEEL_NOMEM_AT(err, op->name);
+    inst->params_offset = t->param_at[index].offset;
+    inst->params_bytes = t->param_at[index].bytes;
     close_instance(t, p);
+    return KEEL_OK;
+}
+
+static keel_status index_accesses(tiler *t, keel_error *err) {
+    t->access_first = mem_calloc((size_t)t->n_tasks + 1, sizeof *t->access_first);
+    if (!t->access_first) return KEEL_NOMEM_AT(err, "plan");
+    for (uint32_t i = 0; i < t->n_accesses; i++) t->access_first[t->accesses[i].task + 1]++;
+    for (uint32_t i = 0; i < t->n_tasks; i++) t->access_first[i + 1] += t->access_first[i];
+    return KEEL_OK;
+}
+
+keel_status plan_take_description(plan *p, const tiler *t, keel_error *err) {
+    p->costs = arena_array(&p->arena, t->n_tasks, sizeof *p->costs);
+    p->params = arena_array(&p->arena, t->params.len + 1, 1);
+    if (!p->costs || !p->params) return KEEL_NOMEM_AT(err, "plan");
+    memcpy(p->costs, t->costs, t->n_tasks * sizeof *p->costs);
+    if (t->params.len) memcpy(p->params, t->params.data, t->params.len);
+    p->params_bytes = (uint32_t)t->params.len;
     return KEEL_OK;
 }
 
@@ -174,19 +277,34 @@ keel_status plan_tile(tiler *t, plan *p, keel_error *err) {
     p->instances = arena_array(&p->arena, n, sizeof *p->instances);
     p->phases = arena_array(&p->arena, (size_t)n * OP_PHASES, sizeof *p->phases);
     p->bodies = arena_array(&p->arena, (size_t)op_registry_count * OP_PHASES, sizeof *p->bodies);
-    if (!p->instances || !p->phases || !p->bodies) return KEEL_NOMEM_AT(err, "plan");
+    p->attrs = arena_array(&p->arena, (size_t)n * GRAPH_ATTRS, sizeof *p->attrs);
+    if (!p->instances || !p->phases || !p->bodies || !p->attrs) return KEEL_NOMEM_AT(err, "plan");
     for (uint32_t i = 0; i < n; i++) KEEL_TRY(tile_op(t, p, i, err));
     p->n_tasks = t->n_tasks;
     p->tasks = arena_array(&p->arena, t->n_tasks, sizeof *p->tasks);
-    p->costs = arena_array(&p->arena, t->n_tasks, sizeof *p->costs);
-    p->params = arena_array(&p->arena, t->params.len + 1, 1);
-    t->access_first = mem_calloc((size_t)t->n_tasks + 1, sizeof *t->access_first);
-    if (!p->tasks || !p->costs || !p->params || !t->access_first) return KEEL_NOMEM_AT(err, "plan");
+    if (!p->tasks) return KEEL_NOMEM_AT(err, "plan");
     memcpy(p->tasks, t->tasks, t->n_tasks * sizeof *p->tasks);
-    memcpy(p->costs, t->costs, t->n_tasks * sizeof *p->costs);
-    if (t->params.len) memcpy(p->params, t->params.data, t->params.len);
-    p->params_bytes = (uint32_t)t->params.len;
-    for (uint32_t i = 0; i < t->n_accesses; i++) t->access_first[t->accesses[i].task + 1]++;
-    for (uint32_t i = 0; i < t->n_tasks; i++) t->access_first[i + 1] += t->access_first[i];
-    return KEEL_OK;
+    KEEL_TRY(plan_take_description(p, t, err));
+    return index_accesses(t, err);
+}
+
+keel_status plan_describe(tiler *t, const plan *p, keel_error *err) {
+    if (p->n_tasks && !task_room(t, 0)) return KEEL_NOMEM_AT(err, "plan");
+    for (uint32_t i = 0; i < p->n_tasks; i++) {
+        if (!task_room(t, i)) return KEEL_NOMEM_AT(err, "plan");
+        t->tasks[i] = p->tasks[i];
+    }
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < p->n_instances; i++) {
+        t->n_tasks = next; /* so that params and tile functions cannot touch a task */
+        KEEL_TRY(open_instance(t, i, err));
+        uint32_t first = next;
+        while (next < p->n_tasks && p->tasks[next].instance == i) next++;
+        t->n_tasks = p->n_tasks;
+        KEEL_TRY(describe_tasks(t, t->tasks, p->bodies, first, next - first, err));
+    }
+    t->n_tasks = p->n_tasks;
+    if (next < p->n_tasks)
+        return error_set(err, KEEL_REFUSED, "task %u stands apart from the other tasks of its instance", next);
+    return index_accesses(t, err);
 }

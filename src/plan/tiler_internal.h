@@ -9,16 +9,17 @@
 /* One read or write of a task. */
 typedef struct access {
     uint32_t task;
-    int32_t tensor; /* graph tensor id, or SCRATCH_BASE + scratch index */
+    int32_t tensor; /* graph tensor id, or SCRATCH_BASE + scratch index, or TILER_STATE */
     bool write;
+    bool ranks; /* a read of the tensor on every rank */
     int64_t lo, hi;
 } access;
 
-enum { SCRATCH_BASE = 1 << 28, TILER_PARAMS_BYTES = 256 };
+enum { SCRATCH_BASE = 1 << 28, TILER_STATE = 1 << 29, TILER_PARAMS_BYTES = 256 };
 
 typedef struct scratch {
     const char *name;
-    uint64_t bytes;
+    uint64_t bytes, units;
     uint32_t instance;
 } scratch;
 
@@ -31,8 +32,10 @@ typedef struct region_ask {
 struct tiler {
     const graph *g;
     tile_env env;
-    const graph_op *op; /* being tiled */
+    const graph_op *op; /* in hand */
     uint32_t instance, first_task;
+    uint32_t task;          /* being described; n_tasks while params and tile run */
+    uint32_t first_scratch; /* of the instance */
     int phase;
     kp_task *tasks;
     plan_cost *costs;
@@ -40,15 +43,33 @@ struct tiler {
     uint32_t n_tasks, cap_tasks;
     access *accesses;
     uint32_t n_accesses, cap_accesses;
-    uint32_t *access_first; /* [n_tasks + 1] after tiling: accesses of a task are contiguous */
+    uint32_t *access_first; /* [n_tasks + 1] in the end: accesses of a task are contiguous */
     scratch *scratches;
     uint32_t n_scratches, cap_scratches;
+    uint64_t *units; /* by tensor: units of a cache; 0 = columns */
     buf params;
-    uint32_t params_offset, params_bytes;
+    struct param_at {
+        uint32_t offset, bytes;
+    } * param_at; /* by instance, into params */
+    uint32_t params_bytes;
     uint8_t params_now[TILER_PARAMS_BYTES];
     bool params_given, nomem;
-    char *problem; /* first contract breach of a tile function, static text */
+    const char *problem; /* first breach of the contract, static text */
 };
+
+/* For the graph and the environment set; frees with tiler_close(), whatever tiler_open() returned. */
+keel_status tiler_open(tiler *t, const graph *g, const tile_env *env, keel_error *err);
+void tiler_close(tiler *t);
+
+/* Asks the ops about the tasks of an existing plan: fills accesses, regions, costs, scratches and params of t, as
+ * plan_tile() would. g is the plan's graph (plan_graph()). KEEL_REFUSED names the task that its op does not have. */
+keel_status plan_describe(tiler *t, const plan *p, keel_error *err);
+/* What the plan is for. */
+tile_env plan_env(const plan *p);
+/* Costs and parameters into p. */
+keel_status plan_take_description(plan *p, const tiler *t, keel_error *err);
+/* Costs and parameters of a plan that was read: plan_graph() and plan_describe(). */
+keel_status plan_derive(plan *p, keel_error *err);
 
 /* Sets of phases, one bit each: full[p] holds every phase all of whose tasks are finished before any task of p starts.
  */

@@ -139,12 +139,12 @@ static void weights_and_constants(void **state) {
     toy t;
     toy_begin(&t);
     op_spec op = {.kind = "map", .name = "a", .in = {t.x}, GAIN};
-    op.weight[0] = (weight_spec){"", {0}, SHARD_REP, 0};
-    op.weight[1] = (weight_spec){"w", {8, 4}, SHARD_ROW, 1};
+    op.weight[0] = (weight_spec){.key = "", .dim = {0}, .shard = SHARD_REP, .shard_dim = 0};
+    op.weight[1] = (weight_spec){.key = "w", .dim = {8, 4}, .shard = SHARD_ROW, .shard_dim = 1};
     build_op(&t.b, op);
     op.name = "b";
     op.weight[0] = op.weight[1];
-    op.weight[1] = (weight_spec){"", {0}, SHARD_REP, 0};
+    op.weight[1] = (weight_spec){.key = "", .dim = {0}, .shard = SHARD_REP, .shard_dim = 0};
     build_op(&t.b, op);
     float values[3] = {1, 2, 3};
     int c = build_const(&t.b, "c", values, 3);
@@ -198,16 +198,19 @@ static void refuse_weight(weight_spec first, weight_spec second, const char *wor
 
 static void refuses_weights(void **state) {
     (void)state;
-    weight_spec w = {"w", {8, 4}, SHARD_COL, 0}, other = w;
+    weight_spec w = {.key = "w", .dim = {8, 4}, .shard = SHARD_COL}, other = w;
     other.dim[1] = 5;
     refuse_weight(w, other, "another shape or shard rule");
     other = w;
     other.shard = SHARD_REP;
     refuse_weight(w, other, "another shape or shard rule");
-    refuse_weight(w, (weight_spec){"v", {0}, SHARD_REP, 0}, "weight v: bad dimensions");
-    refuse_weight(w, (weight_spec){"v", {8, -1}, SHARD_REP, 0}, "weight v: bad dimensions");
-    refuse_weight(w, (weight_spec){"v", {8}, SHARD_COL, 1}, "shard dimension");
-    refuse_weight(w, (weight_spec){"v", {INT64_MAX / 2, 3}, SHARD_REP, 0}, "weight v: bad dimensions");
+    refuse_weight(w, (weight_spec){.key = "v", .dim = {0}, .shard = SHARD_REP, .shard_dim = 0},
+                  "weight v: bad dimensions");
+    refuse_weight(w, (weight_spec){.key = "v", .dim = {8, -1}, .shard = SHARD_REP, .shard_dim = 0},
+                  "weight v: bad dimensions");
+    refuse_weight(w, (weight_spec){.key = "v", .dim = {8}, .shard = SHARD_COL, .shard_dim = 1}, "shard dimension");
+    refuse_weight(w, (weight_spec){.key = "v", .dim = {INT64_MAX / 2, 3}, .shard = SHARD_REP, .shard_dim = 0},
+                  "weight v: bad dimensions");
 }
 
 /* "costarring" and "liquid" have the same FNV-1a 32. */
@@ -250,7 +253,8 @@ static keel_status build_chain(int n, graph **out, keel_error *err) {
     int x = build_input(&b, "x", 8);
     for (b.layer = 0; b.layer < n; b.layer++) {
         op_spec op = {.kind = "map", .name = "m", .in = {x}, GAIN};
-        op.weight[0] = (weight_spec){build_text(&b, "w%d", b.layer), {8}, SHARD_REP, 0};
+        op.weight[0] =
+            (weight_spec){.key = build_text(&b, "w%d", b.layer), .dim = {8}, .shard = SHARD_REP, .shard_dim = 0};
         x = build_op(&b, op);
     }
     return build_finish(&b, out);

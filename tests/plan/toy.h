@@ -31,46 +31,39 @@ static toy_access toy_log[TOY_LOG];
 static uint32_t toy_n_log, toy_n_tasks;
 static char toy_names[TOY_NAMES]; /* of scratch buffers */
 static size_t toy_n_names;
-static int toy_scratch_id;
-static const char *toy_scratch_name;
+static bool toy_logging;
 
-static const char *toy_buffer_name(const graph *g, int tensor) {
-    return tensor == toy_scratch_id && tensor ? toy_scratch_name : graph_tensor_at(g, tensor)->name;
-}
-
-static void toy_put(const graph *g, int tensor, bool write, int64_t lo, int64_t hi) {
-    if (tensor > 0 && toy_n_log < TOY_LOG)
-        toy_log[toy_n_log++] = (toy_access){toy_n_tasks - 1, toy_buffer_name(g, tensor), KP_NONE, write, lo, hi};
-}
-
-static void toy_task(tiler *t, int phase, uint32_t lo, uint32_t hi, uint32_t aux) {
-    tiler_task(t, phase, lo, hi, aux);
-    toy_n_tasks++;
-}
-
-static void toy_read(tiler *t, const graph *g, int tensor, int64_t lo, int64_t hi) {
-    tiler_read(t, tensor, lo, hi);
-    toy_put(g, tensor, false, lo, hi);
-}
-
-static void toy_write(tiler *t, const graph *g, int tensor, int64_t lo, int64_t hi) {
-    tiler_write(t, tensor, lo, hi);
-    toy_put(g, tensor, true, lo, hi);
-}
-
-static int toy_scratch(tiler *t, const graph_op *op, const char *name, uint64_t bytes) {
-    toy_scratch_id = tiler_scratch(t, name, bytes);
-    toy_scratch_name = toy_names + toy_n_names;
+static const char *toy_buffer_name(const graph *g, const graph_op *op, int tensor) {
+    if (tensor <= g->n_tensors) return graph_tensor_at(g, tensor)->name;
     if (toy_n_names + 128 > sizeof toy_names) abort();
-    toy_n_names += (size_t)snprintf(toy_names + toy_n_names, 127, "%s.%s", op->name, name) + 1;
-    return toy_scratch_id;
+    char *name = toy_names + toy_n_names;
+    toy_n_names += (size_t)snprintf(name, 127, "%s.partial", op->name) + 1;
+    return name;
+}
+
+/* The planner asks about every task once, in order. */
+static void toy_begin(void) { toy_n_tasks += toy_logging; }
+
+static void toy_put(const graph *g, const graph_op *op, int tensor, bool write, int64_t lo, int64_t hi) {
+    if (toy_logging && tensor > 0 && toy_n_log < TOY_LOG)
+        toy_log[toy_n_log++] = (toy_access){toy_n_tasks - 1, toy_buffer_name(g, op, tensor), KP_NONE, write, lo, hi};
+}
+
+static void toy_read(tiler *t, const graph *g, const graph_op *op, int tensor, int64_t lo, int64_t hi) {
+    tiler_read(t, tensor, lo, hi);
+    toy_put(g, op, tensor, false, lo, hi);
+}
+
+static void toy_write(tiler *t, const graph *g, const graph_op *op, int tensor, int64_t lo, int64_t hi) {
+    tiler_write(t, tensor, lo, hi);
+    toy_put(g, op, tensor, true, lo, hi);
 }
 
 /* Before each plan_build(). */
 TOY_FN void toy_log_reset(void) {
     toy_n_log = toy_n_tasks = 0;
     toy_n_names = 0;
-    toy_scratch_id = 0;
+    toy_logging = true;
 }
 
 /* ---- the ops ------------------------------------------------------------------------------------ */
@@ -92,11 +85,15 @@ static keel_status toy_infer_step(const graph *g, const graph_op *op, graph_tens
     return KEEL_OK;
 }
 
-static keel_status toy_tile_step(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
-    (void)err;
-    toy_task(t, 0, 0, 1, 0);
-    toy_write(t, g, op->out[0], 0, graph_elements(graph_tensor_at(g, op->out[0])));
-    return KEEL_OK;
+static void toy_tile_step(tiler *t, const graph *g, const graph_op *op) {
+    (void)g, (void)op;
+    tiler_task(t, 0, 0, 1, 0);
+}
+
+static void toy_task_step(tiler *t, const graph *g, const graph_op *op, const op_task *k) {
+    (void)k;
+    toy_begin();
+    toy_write(t, g, op, op->out[0], 0, graph_elements(graph_tensor_at(g, op->out[0])));
 }
 
 /* As wide as attribute "cols", or as input 0. */
@@ -124,73 +121,97 @@ static void toy_smem(tiler *t, const graph_op *op, uint32_t columns) {
     tiler_cost(t, columns * 10ull, columns * 3ull, columns * 100ull);
 }
 
-static uint32_t toy_start(tiler *t, const graph_op *op, int64_t cols) {
+static keel_status toy_start(tiler *t, const graph *g, const graph_op *op, int64_t cols, keel_error *err) {
+    (void)g;
     toy_params *p = tiler_params(t, sizeof *p);
-    if (!p) return 0;
+    if (!p) return KEEL_NOMEM_AT(err, op->name);
     uint32_t tiles = (uint32_t)graph_attr_of(op, "tiles");
     if (tiles > cols) tiles = (uint32_t)cols;
     *p = (toy_params){(uint32_t)cols, tiles ? tiles : 1};
-    return p->tiles;
+    return KEEL_OK;
+}
+
+static keel_status toy_params_map(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
+    return toy_start(t, g, op, toy_cols(g, op->out[0]), err);
 }
 
 /* Output columns in tiles. Input 0: whole (halo < 0), else the tile's columns, scaled to its width, and `halo` more on
  * each side; input 1 (if as wide): the tile's columns. */
-static keel_status toy_tile_map(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
-    int64_t cols = toy_cols(g, op->out[0]), halo = (int64_t)graph_attr_of(op, "halo");
-    bool pick = graph_attr_of(op, "pick") != 0;
-    uint32_t tiles = toy_start(t, op, cols);
-    if (!tiles) return KEEL_NOMEM_AT(err, op->name);
-    for (uint32_t i = 0; i < tiles; i++) {
+static void toy_tile_map(tiler *t, const graph *g, const graph_op *op) {
+    (void)g, (void)op;
+    const toy_params *p = tiler_params_of(t);
+    for (uint32_t i = 0; i < p->tiles; i++) {
         uint32_t lo, hi;
-        tiler_bounds((uint64_t)cols, 1, tiles, i, &lo, &hi);
-        toy_task(t, 0, lo, hi, i);
-        for (int k = 0; k < op->n_in; k++) {
-            int64_t width = op->in[k] ? toy_cols(g, op->in[k]) : 0, a = lo * width / cols - halo,
-                    b = (hi * width + cols - 1) / cols + halo;
-            if (halo < 0) a = 0, b = width;
-            if (op->in[k] && !(pick && op->n_in == 2 && (int)i % 2 != k))
-                toy_read(t, g, op->in[k], a < 0 ? 0 : a, b > width ? width : b);
-        }
-        int clash = (int)graph_attr_of(op, "clash");
-        for (int k = 0; k < op->n_out; k++) toy_write(t, g, op->out[k], clash == 1 ? 0 : lo, clash == 1 ? cols : hi);
-        if (clash == 2) toy_read(t, g, op->out[0], 0, 1);
-        toy_smem(t, op, hi - lo);
+        tiler_bounds(p->cols, 1, p->tiles, i, &lo, &hi);
+        tiler_task(t, 0, lo, hi, i);
     }
+}
+
+static void toy_task_map(tiler *t, const graph *g, const graph_op *op, const op_task *at) {
+    const toy_params *p = tiler_params_of(t);
+    int64_t cols = p->cols, halo = (int64_t)graph_attr_of(op, "halo"), lo = at->lo, hi = at->hi;
+    bool pick = graph_attr_of(op, "pick") != 0;
+    int clash = (int)graph_attr_of(op, "clash");
+    toy_begin();
+    for (int k = 0; k < op->n_in; k++) {
+        int64_t width = op->in[k] ? toy_cols(g, op->in[k]) : 0, a = lo * width / cols - halo,
+                b = (hi * width + cols - 1) / cols + halo;
+        if (halo < 0) a = 0, b = width;
+        if (op->in[k] && !(pick && op->n_in == 2 && (int)at->aux % 2 != k))
+            toy_read(t, g, op, op->in[k], a < 0 ? 0 : a, b > width ? width : b);
+    }
+    for (int k = 0; k < op->n_out; k++) toy_write(t, g, op, op->out[k], clash == 1 ? 0 : lo, clash == 1 ? cols : hi);
+    if (clash == 2) toy_read(t, g, op, op->out[0], 0, 1);
+    toy_smem(t, op, (uint32_t)(hi - lo));
+}
+
+static keel_status toy_params_split(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
+    KEEL_TRY(toy_start(t, g, op, toy_cols(g, op->in[0]), err));
+    const toy_params *p = tiler_params_of(t);
+    tiler_scratch(t, "partial", 256ull * p->tiles, p->tiles);
+    if (op->n_in > 1) tiler_units(t, op->in[1], p->tiles);
     return KEEL_OK;
 }
 
+static uint32_t toy_merges(const toy_params *p, const graph *g, const graph_op *op) {
+    uint32_t merges = p->tiles / 2 ? p->tiles / 2 : 1;
+    return op->n_out && merges > toy_cols(g, op->out[0]) ? 1 : merges;
+}
+
 /* Partial sums by split, in scratch units, then a merge: units are shared out among the merging tasks. */
-static keel_status toy_tile_split(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
-    int64_t cols = toy_cols(g, op->in[0]);
-    uint32_t tiles = toy_start(t, op, cols), merges = tiles / 2 ? tiles / 2 : 1;
-    if (op->n_out && merges > toy_cols(g, op->out[0])) merges = 1;
-    if (!tiles) return KEEL_NOMEM_AT(err, op->name);
-    int partial = toy_scratch(t, op, "partial", 256ull * tiles);
-    int cache = op->n_in > 1 ? op->in[1] : 0;
-    for (uint32_t i = 0; i < tiles; i++) {
-        uint32_t lo, hi;
-        tiler_bounds((uint64_t)cols, 1, tiles, i, &lo, &hi);
-        toy_task(t, 0, lo, hi, i);
-        toy_read(t, g, op->in[0], lo, hi);
-        if (cache) {
-            toy_read(t, g, cache, i, i + 1);
-            toy_write(t, g, cache, i, i + 1);
-        }
-        toy_write(t, g, partial, i, i + 1);
-        toy_smem(t, op, hi - lo);
+static void toy_tile_split(tiler *t, const graph *g, const graph_op *op) {
+    const toy_params *p = tiler_params_of(t);
+    uint32_t lo, hi, merges = toy_merges(p, g, op);
+    for (uint32_t i = 0; i < p->tiles; i++) {
+        tiler_bounds(p->cols, 1, p->tiles, i, &lo, &hi);
+        tiler_task(t, 0, lo, hi, i);
     }
     for (uint32_t i = 0; i < merges; i++) {
-        uint32_t lo, hi;
-        tiler_bounds((uint64_t)tiles, 1, merges, i, &lo, &hi);
-        toy_task(t, 1, lo, hi, i);
-        toy_read(t, g, partial, lo, hi);
-        for (int k = 0; k < op->n_out; k++) {
-            int64_t wide = toy_cols(g, op->out[k]);
-            toy_write(t, g, op->out[k], wide * i / merges, wide * (i + 1) / merges);
-        }
-        toy_smem(t, op, 4);
+        tiler_bounds(p->tiles, 1, merges, i, &lo, &hi);
+        tiler_task(t, 1, lo, hi, i);
     }
-    return KEEL_OK;
+}
+
+static void toy_task_split(tiler *t, const graph *g, const graph_op *op, const op_task *k) {
+    int partial = tiler_scratch_of(t, 0), cache = op->n_in > 1 ? op->in[1] : 0;
+    int64_t i = k->aux, merges = toy_merges(tiler_params_of(t), g, op);
+    toy_begin();
+    if (k->phase == 0) {
+        toy_read(t, g, op, op->in[0], k->lo, k->hi);
+        if (cache) {
+            toy_read(t, g, op, cache, i, i + 1);
+            toy_write(t, g, op, cache, i, i + 1);
+        }
+        toy_write(t, g, op, partial, i, i + 1);
+        toy_smem(t, op, k->hi - k->lo);
+        return;
+    }
+    toy_read(t, g, op, partial, k->lo, k->hi);
+    for (int o = 0; o < op->n_out; o++) {
+        int64_t wide = toy_cols(g, op->out[o]);
+        toy_write(t, g, op, op->out[o], wide * i / merges, wide * (i + 1) / merges);
+    }
+    toy_smem(t, op, 4);
 }
 
 #define TOY_ATTRS                                                                                                      \
@@ -205,14 +226,17 @@ const op_desc toy_step = {.name = "step_begin",
                           .n_out = 1,
                           .phases = {{.name = "", TOY_BODIES}},
                           .infer = toy_infer_step,
-                          .tile = toy_tile_step};
+                          .tile = toy_tile_step,
+                          .task = toy_task_step};
 const op_desc toy_embed = {.name = "embed",
                            .attrs = TOY_ATTRS,
                            .max_weights = 1,
                            .n_out = 1,
                            .phases = {{.name = "", TOY_BODIES}},
                            .infer = toy_infer_rows,
-                           .tile = toy_tile_map};
+                           .params = toy_params_map,
+                           .tile = toy_tile_map,
+                           .task = toy_task_map};
 const op_desc toy_map = {.name = "map",
                          .attrs = TOY_ATTRS,
                          .min_in = 1,
@@ -221,7 +245,9 @@ const op_desc toy_map = {.name = "map",
                          .n_out = 1,
                          .phases = {{.name = "", TOY_BODIES}},
                          .infer = toy_infer_rows,
-                         .tile = toy_tile_map};
+                         .params = toy_params_map,
+                         .tile = toy_tile_map,
+                         .task = toy_task_map};
 const op_desc toy_fork = {.name = "fork",
                           .attrs = TOY_ATTRS,
                           .min_in = 1,
@@ -229,7 +255,9 @@ const op_desc toy_fork = {.name = "fork",
                           .n_out = 2,
                           .phases = {{.name = "", TOY_BODIES}},
                           .infer = toy_infer_rows,
-                          .tile = toy_tile_map};
+                          .params = toy_params_map,
+                          .tile = toy_tile_map,
+                          .task = toy_task_map};
 const op_desc toy_split = {.name = "split",
                            .attrs = TOY_ATTRS,
                            .min_in = 1,
@@ -237,14 +265,18 @@ const op_desc toy_split = {.name = "split",
                            .n_out = 1,
                            .phases = {{.name = "part", TOY_BODIES}, {.name = "merge", TOY_BODIES}},
                            .infer = toy_infer_rows,
-                           .tile = toy_tile_split};
+                           .params = toy_params_split,
+                           .tile = toy_tile_split,
+                           .task = toy_task_split};
 const op_desc toy_argmax = {.name = "argmax",
                             .attrs = TOY_ATTRS,
                             .min_in = 1,
                             .max_in = 1,
                             .phases = {{.name = "part", TOY_BODIES}, {.name = "reduce", TOY_BODIES}},
                             .infer = toy_infer_none,
-                            .tile = toy_tile_split};
+                            .params = toy_params_split,
+                            .tile = toy_tile_split,
+                            .task = toy_task_split};
 const op_desc *const op_registry[] = {&toy_step, &toy_embed, &toy_map, &toy_fork, &toy_split, &toy_argmax, NULL};
 const unsigned op_registry_count = 6;
 
@@ -279,15 +311,17 @@ TOY_FN graph *toy_decoder(int n_layers, int cols, int tiles) {
     keel_error err = KEEL_ERROR_INITIALIZER;
     (void)build_begin(&b, NULL, "ToyForCausalLM", DTYPE_BF16, &err);
     op_spec embed = {.kind = "embed", .name = "embed", .attr = {{"cols", cols}, {"tiles", tiles}}};
-    embed.weight[0] = (weight_spec){"model.embed.weight", {64, cols}, SHARD_REP, 0};
+    embed.weight[0] = (weight_spec){.key = "model.embed.weight", .dim = {64, cols}, .shard = SHARD_REP, .shard_dim = 0};
     int x = build_op(&b, embed);
     float freq[3] = {1, 0.5f, 0.25f};
     (void)build_const(&b, "freq", freq, 3);
     for (b.layer = 0; b.layer < n_layers; b.layer++) {
         op_spec proj = {.kind = "map", .name = "proj", .attr = {{"tiles", tiles}}};
         proj.in[0] = toy_op(&b, "map", "norm", x, 0, 0, 1, -1);
-        proj.weight[0] =
-            (weight_spec){build_text(&b, "model.layers.%d.proj.weight", b.layer), {cols, cols}, SHARD_COL, 0};
+        proj.weight[0] = (weight_spec){.key = build_text(&b, "model.layers.%d.proj.weight", b.layer),
+                                       .dim = {cols, cols},
+                                       .shard = SHARD_COL,
+                                       .shard_dim = 0};
         int y = build_op(&b, proj);
         y = toy_op(&b, "split", "attn", y, build_cache(&b, "cache", 2, 8), 0, tiles, 0);
         x = toy_op(&b, "map", "add", y, x, 0, tiles, 0);
@@ -337,6 +371,7 @@ TOY_FN plan *toy_plan(const graph *g, const plan_options *o) {
     plan *p = NULL;
     toy_log_reset();
     if (!g || plan_build(g, o, &p, &err) != KEEL_OK) fprintf(stderr, "toy_plan: %s\n", err.detail);
+    toy_logging = false;
     for (uint32_t i = 0; p && i < toy_n_log; i++) {
         toy_access *a = &toy_log[i];
         for (a->buffer = 0; a->buffer < p->n_buffers && strcmp(p->buffers[a->buffer].name, a->name) != 0;) a->buffer++;

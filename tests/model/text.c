@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text under test with the explorer's primitives, and the bodies. Compiled with -fsanitize=thread, but linked with
+ * the hooks of hooks.c in place of ThreadSanitizer: the explorer thus sees every plain access to shared memory. */
+#include "model.h"
+
+KP_FN kp_u32 kp_load_acquire(const kp_u32 *p) { return mc_load(p); }
+KP_FN kp_u64 kp_load_acquire64(const kp_u64 *p) { return mc_load64(p); }
+KP_FN void kp_store_release(kp_u32 *p, kp_u32 v) { mc_point((op){.kind = OP_STORE, .object = p, .value = v}); }
+KP_FN void kp_store_release64(kp_u64 *p, kp_u64 v) { mc_point((op){.kind = OP_STORE64, .object = p, .value64 = v}); }
+KP_FN void kp_add_release(kp_u32 *p, kp_u32 v) { mc_point((op){.kind = OP_ADD, .object = p, .value = v}); }
+KP_FN void kp_bar_init(kp_bar *b, kp_u32 count) {
+    b->count = count;
+    b->word = (kp_u64)count << 32;
+}
+KP_FN void kp_bar_arrive(kp_bar *b) { mc_point((op){.kind = OP_ARRIVE, .object = b}); }
+KP_FN int kp_bar_test(kp_bar *b, kp_u32 parity) { return mc_bar_test(b, parity); }
+KP_FN int kp_abort_poll(const kp_ctx *c) {
+    (void)c;
+    return 0;
+}
+KP_FN void kp_yield(kp_ctx *c, kp_hint hint) {
+    (void)c;
+    mc_yield(hint);
+}
+KP_FN int kp_run_over(const kp_launch *l) {
+    mc_point((op){.kind = OP_PLAIN});
+    return l->state->finished != 0;
+}
+void kp_dispatch(kp_ctx *c);
+
+#include "device/protocol.h"
+
+/* A fault of a backend, not of the text: the bytes of a copy are not announced. */
+enum { UNCOUNTED = KP_FAULT == KP_FAULT_UNCOUNTED_COPY };
+
+static uint32_t page_read(uint32_t *p) {
+    mc_point((op){.kind = OP_READ, .object = p});
+    return *p;
+}
+
+static void page_write(uint32_t *p, uint32_t v) {
+    mc_point((op){.kind = OP_WRITE, .object = p});
+    *p = v;
+}
+
+static void expect(kp_ctx *c, uint32_t *p, uint32_t want, const char *what) {
+    char name[64];
+    uint32_t got = page_read(p);
+    if (got != want)
+        world_found(FOUND_VALUE, "worker %u task %u iteration %u reads %s: found %u instead of %u in %s",
+                    c->worker->index, c->task->lo, c->iteration, what, got, want, world_name(p, name));
+}
+
+/* Regions: 0 input page (words: the weights of each lane, the activations of each lane), 1 output page. */
+static uint32_t *region(kp_ctx *c, uint32_t i) { return kb_region(c, i); }
+
+static uint32_t other_worker(const kp_ctx *c) { return (c->worker->index + 1) % mc.cfg.workers; }
+
+/* Whose output a task reads: the task `distance` before, of the next worker; the first tasks that of the last iteration. */
+static uint32_t source_task(const kp_ctx *c) { return (c->task->lo + mc.cfg.tasks - mc.cfg.distance) % mc.cfg.tasks; }
+
+static uint32_t source_value(const kp_ctx *c, uint32_t lane) {
+    if (c->task->lo >= mc.cfg.distance) return mc_output_value(other_worker(c), source_task(c), lane, c->iteration);
+    return c->iteration ? mc_output_value(other_worker(c), source_task(c), lane, c->iteration - 1) : 0;
+}
+
+static uint32_t *output_of(uint32_t worker, uint32_t task, uint32_t lane) {
+    return &mc.output[(worker * mc.cfg.tasks + task) * mc.cfg.lanes + lane];
+}
+
+static void bulk(kp_ctx *c, uint32_t *dst, uint32_t *src) {
+    mc_point((op){.kind = OP_BULK, .object = dst, .src = src, .bar = &c->slot->loaded, .value = UNCOUNTED});
+}
+
+static void consumer_body(kp_ctx *c) {
+    uint32_t *in = region(c, 0);
+    for (uint32_t l = 0; l < mc.cfg.lanes; l++) {
+        expect(c, &in[l], mc_weight_value(l), "a weight");
+        expect(c, &in[MAX_LANES + l], source_value(c, l), "an input");
+    }
+    page_write(&region(c, 1)[c->lane], mc_output_value(c->worker->index, c->task->lo, c->lane, c->iteration));
+}
+
+static void storer_body(kp_ctx *c) {
+    kp_u32 w = c->worker->index, k = c->task->lo;
+    kp_u32 from = mc.cfg.lanes - 1 - c->lane; /* written by the other lane of the consumer */
+    expect(c, &region(c, 1)[from], mc_output_value(w, k, from, c->iteration), "a result");
+    page_write(output_of(w, k, from), mc_output_value(w, k, from, c->iteration));
+    if (w == 0 && k == 0 && c->lane == 0 && c->iteration + 1 == mc.cfg.iterations) {
+        mc_point((op){.kind = OP_WRITE, .object = &mc.state->finished});
+        c->worker->launch->state->finished = 1;
+    }
+}
+
+void kp_dispatch(kp_ctx *c) {
+    switch (c->role) {
+    case KP_LOADER:
+        bulk(c, &region(c, 0)[c->lane], &mc.weight[c->lane]);
+        break;
+    case KP_LAUNCHER:
+        bulk(c, &region(c, 0)[MAX_LANES + c->lane], output_of(other_worker(c), source_task(c), c->lane));
+        break;
+    case KP_CONSUMER:
+        consumer_body(c);
+        break;
+    default:
+        storer_body(c);
+    }
+}
+
+void mc_text_init(kp_worker *w) { kp_worker_init(w); }
+void mc_text_main(kp_ctx *c) { kp_role_main(c); }
