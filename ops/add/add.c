@@ -4,6 +4,7 @@
 #include "body/columns.h"
 #include "core/vec.h"
 #include "device/rows.h"
+#include "graph/place.h"
 #include "graph/shape.h"
 #include "plan/columns.h"
 
@@ -43,6 +44,7 @@ const op_desc keel_op_add = {
                 .needs = KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_LAUNCHER] = fetch, [KP_CONSUMER] = compute, [KP_STORER] = store}}},
     .infer = infer,
+    .place = place_sum,
     .params = params,
     .tile = tile,
     .task = task,

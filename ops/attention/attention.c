@@ -357,6 +357,21 @@ static void merge_compute(kp_ctx *c) {
     for (kp_u32 u = from; u < to; u++) merge_unit(c, p, u, out + (size_t)u * p->head_dim);
 }
 
+/* The heads are cut, with what belongs to them: q, k, v and the caches alike; the rope table and the norms are of every
+ * head. */
+static const char *place(const graph_op *op, op_places *places) {
+    (void)op;
+    const placement *in = places->in, p = in[ATTENTION_Q];
+    places->out[0] = p;
+    if (p == PLACE_PARTIAL || in[ATTENTION_K] != p || in[ATTENTION_V] != p || in[ATTENTION_CACHE_K] != p ||
+        in[ATTENTION_CACHE_V] != p) {
+        return "q, k, v and the caches must be alike, all sharded by heads or all whole";
+    }
+    if (in[ATTENTION_ROPE] != PLACE_WHOLE) return "the rope table must be whole";
+    bool rep = places->weight[0] == SHARD_REP && places->weight[1] == SHARD_REP;
+    return rep ? NULL : "the norms of q and k must be rep: each head has all of them";
+}
+
 const op_desc keel_op_attention = {
     .name = "attention",
     .summary = "out = softmax(scale × rope(norm(q)) · K, causal) V over the paged cache, k and v appended first",
@@ -378,6 +393,7 @@ const op_desc keel_op_attention = {
                 .needs = KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_CONSUMER] = merge_compute, [KP_STORER] = store_rows}}},
     .infer = infer,
+    .place = place,
     .params = params,
     .tile = tile,
     .task = task,

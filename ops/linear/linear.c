@@ -2,6 +2,7 @@
 #include "linear.h"
 
 #include "body/columns.h"
+#include "graph/place.h"
 #include "graph/shape.h"
 #include "plan/columns.h"
 
@@ -39,6 +40,8 @@ const op_desc keel_op_linear = {
                 .needs = KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_LAUNCHER] = fetch, [KP_CONSUMER] = compute, [KP_STORER] = store}}},
     .infer = infer,
+    .place = place_matmul,
+    .partial_kind = "linear",
     .params = params,
     .tile = tile,
     .task = task,

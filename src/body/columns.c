@@ -46,23 +46,28 @@ static void finish(const float *sum, const float *bias, const float *residual, f
     if (!bias && !residual) memcpy(out, sum, n * sizeof *out);
 }
 
-void body_matmul_store(kp_ctx *c, kp_u32 bias, kp_u32 residual, kp_u32 out) {
+void body_store_sum(kp_ctx *c, const body_sum *s) {
     enum { BIAS_BLOCK = 64 }; /* bias values converted at a time */
-    const kp_matmul *p = kb_params(c);
     const kp_task *task = c->task;
-    const unsigned char *b = kb_buffer(c, bias);
-    const float *y = kb_region(c, KP_MATMUL_Y), *add = residual == KP_NONE ? NULL : kb_buffer(c, residual);
-    float *to = kb_buffer(c, out), values[BIAS_BLOCK];
-    kp_u32 first = kb_rows_from(c, p->logit_rows), live = kb_rows_live(c), lo, hi;
+    const unsigned char *b = kb_buffer(c, s->bias);
+    const float *y = kb_region(c, s->region), *add = s->residual == KP_NONE ? NULL : kb_buffer(c, s->residual);
+    float *to = kb_buffer(c, s->out), values[BIAS_BLOCK];
+    kp_u32 first = kb_rows_from(c, s->logit_rows), live = kb_rows_live(c), lo, hi;
     size_t width = task->hi - task->lo, block = b ? BIAS_BLOCK : width;
-    dtype bt = (dtype)p->bias_dtype;
+    dtype bt = (dtype)s->bias_dtype;
     kb_share(c, task->lo, task->hi, 16, &lo, &hi);
     for (size_t j = lo; j < hi; j += block) {
         size_t n = hi - j < block ? hi - j : block;
         if (b) vec_convert_to_f32(bt, b + j * dtype_bytes(bt), values, n);
         for (kp_u32 r = first; r < live; r++) {
-            size_t at = (size_t)r * p->n + j;
+            size_t at = (size_t)r * s->cols + j;
             finish(y + (r - first) * width + (j - task->lo), b ? values : NULL, add ? add + at : NULL, to + at, n);
         }
     }
+}
+
+void body_matmul_store(kp_ctx *c, kp_u32 bias, kp_u32 residual, kp_u32 out) {
+    const kp_matmul *p = kb_params(c);
+    body_sum s = {KP_MATMUL_Y, p->n, p->logit_rows, p->bias_dtype, bias, residual, out};
+    body_store_sum(c, &s);
 }

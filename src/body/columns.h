@@ -18,4 +18,13 @@ void body_matmul(kp_ctx *c, kp_u32 x, kp_u32 w);
  * without. */
 void body_matmul_store(kp_ctx *c, kp_u32 bias, kp_u32 residual, kp_u32 out);
 
+/* Storer: out = region (+ bias) (+ residual) over the task's columns; lanes share the columns. */
+typedef struct body_sum {
+    kp_u32 region; /* [rows][hi − lo] of f32 */
+    kp_u32 cols;   /* of the output */
+    kp_u32 logit_rows, bias_dtype;
+    kp_u32 bias, residual, out; /* buffers; bias may be unbound, residual unbound or KP_NONE */
+} body_sum;
+void body_store_sum(kp_ctx *c, const body_sum *s);
+
 #endif

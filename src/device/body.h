@@ -24,6 +24,12 @@ KP_FN void *kb_region(const kp_ctx *c, kp_u32 i) { return c->worker->smem + c->t
 KP_FN const void *kb_params(const kp_ctx *c) { return c->worker->launch->instances[c->task->instance].params; }
 /* By position: inputs, weights, outputs, scratch, as the op's header numbers them. Null where the graph bound none. */
 KP_FN void *kb_buffer(const kp_ctx *c, kp_u32 i) { return c->worker->launch->instances[c->task->instance].buffer[i]; }
+/* The same buffer on rank r; it lies in symmetric memory. */
+KP_FN const void *kb_buffer_of(const kp_ctx *c, kp_u32 i, kp_u32 r) {
+    const kp_launch *l = c->worker->launch;
+    return l->world <= 1 ? kb_buffer(c, i)
+                         : l->rank_memory[r] + ((const kp_u8 *)kb_buffer(c, i) - l->rank_memory[l->rank]);
+}
 KP_FN const kp_step *kb_step(const kp_ctx *c) { return c->worker->launch->step; }
 KP_FN kp_u32 kb_rows_live(const kp_ctx *c) { return kb_step(c)->n_rows; }
 

@@ -33,18 +33,18 @@
 #define KP_FAULT_EXIT_AFTER_BARRIER 4 /* every worker decides for itself, after the border, whether to leave */
 #define KP_FAULT_NO_JOIN 5            /* lane 0 releases and signals without waiting for its sister lane */
 #define KP_FAULT_EARLY_COMPUTED 6     /* the consumer hands over before its body has run */
-#define KP_FAULT_SPARSE_CLAIM 7       /* every other claim of a page does not look: parity can no longer tell 0 from 2 */
-#define KP_FAULT_NO_LOADED_WAIT 8     /* the consumer does not wait for the copies, which then land on a later task */
-#define KP_FAULT_NO_FINISHED 9        /* the consumer does not report as finished */
-#define KP_FAULT_COUNTER_RESET 10     /* event counters are zeroed between iterations */
-#define KP_FAULT_EXTRA_LANE 11        /* a barrier counts one lane more than there is */
-#define KP_FAULT_STOP_IGNORED 12      /* only worker 0 obeys the stop bit of the go word */
-#define KP_FAULT_NO_RELEASE 13        /* the consumer returns without releasing its pages */
-#define KP_FAULT_UNCOUNTED_COPY 14    /* in a test's kb_bulk: the bytes of a copy are not announced to the barrier */
-#define KP_FAULT_EARLY_TRIGGER 15     /* the event is triggered before the storer's body */
-#define KP_FAULT_SLOT_OVERWRITTEN 16  /* the controller does not wait for the slot's last occupant */
-#define KP_FAULT_LANE_SKIPS_READY 17  /* launcher lanes but the first do not wait for the events */
-#define KP_FAULT_NO_DRAIN 18          /* the border is reached with tasks still in the ring */
+#define KP_FAULT_SPARSE_CLAIM 7      /* every other claim of a page does not look: parity can no longer tell 0 from 2 */
+#define KP_FAULT_NO_LOADED_WAIT 8    /* the consumer does not wait for the copies, which then land on a later task */
+#define KP_FAULT_NO_FINISHED 9       /* the consumer does not report as finished */
+#define KP_FAULT_COUNTER_RESET 10    /* event counters are zeroed between iterations */
+#define KP_FAULT_EXTRA_LANE 11       /* a barrier counts one lane more than there is */
+#define KP_FAULT_STOP_IGNORED 12     /* only worker 0 obeys the stop bit of the go word */
+#define KP_FAULT_NO_RELEASE 13       /* the consumer returns without releasing its pages */
+#define KP_FAULT_UNCOUNTED_COPY 14   /* in a test's kb_bulk: the bytes of a copy are not announced to the barrier */
+#define KP_FAULT_EARLY_TRIGGER 15    /* the event is triggered before the storer's body */
+#define KP_FAULT_SLOT_OVERWRITTEN 16 /* the controller does not wait for the slot's last occupant */
+#define KP_FAULT_LANE_SKIPS_READY 17 /* launcher lanes but the first do not wait for the events */
+#define KP_FAULT_NO_DRAIN 18         /* the border is reached with tasks still in the ring */
 
 /* ---- waits -------------------------------------------------------------------------------------- */
 
@@ -134,6 +134,19 @@ KP_FN int kp_wait_events(kp_ctx *c, const kp_task *t) {
     return 1;
 }
 
+/* A task's results are there: adds to its event, on every rank where tasks of other ranks wait for it. */
+KP_FN void kp_signal(kp_ctx *c, kp_u32 event) {
+    const kp_launch *l = c->worker->launch;
+    if (l->world <= 1 || !l->event_ranks[event]) {
+        kp_add_release(&l->events[event].count, 1);
+        return;
+    }
+    for (kp_u32 i = 0; i < l->world; i++) {
+        kp_u32 rank = (l->rank + i) % l->world; /* its own first, and not all ranks at one */
+        kp_add_release(&l->rank_events[rank][event].count, 1);
+    }
+}
+
 /* ---- the roles ---------------------------------------------------------------------------------- */
 
 KP_FN int kp_loader_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
@@ -152,8 +165,10 @@ KP_FN int kp_launcher_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
         if (w->index == 0 && kp_load_acquire(&w->launch->control->stop_request)) kp_store_release(&w->stop_seen, 1);
         if (!kp_wait_events(c, &slot->task)) return 0;
         kp_bar_arrive(&slot->ready);
-    } else if (KP_FAULT != KP_FAULT_LANE_SKIPS_READY && !kp_wait_bar(c, &slot->ready, parity, KP_WHAT_READY)) {
+#if KP_FAULT != KP_FAULT_LANE_SKIPS_READY
+    } else if (!kp_wait_bar(c, &slot->ready, parity, KP_WHAT_READY)) {
         return 0;
+#endif
     }
     kp_dispatch(c);
     kp_bar_arrive(&slot->loaded);
@@ -185,8 +200,14 @@ KP_FN int kp_consumer_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
 KP_FN int kp_storer_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
     const kp_task *t = &slot->task;
     if (!kp_wait_bar(c, &slot->computed, parity, KP_WHAT_COMPUTED)) return 0;
+#if KP_FAULT == KP_FAULT_EARLY_TRIGGER
+    if (c->lane == 0 && t->trigger != KP_NONE) kp_signal(c, t->trigger);
+#endif
     kp_dispatch(c);
     if (!kp_release_joined(c, slot, t, parity)) return 0;
+#if KP_FAULT == KP_FAULT_EARLY_TRIGGER
+    return 1;
+#endif
 #if KP_FAULT == KP_FAULT_EARLY_RELEASE
     if (c->lane == 0) kp_release(c, t);
 #endif
@@ -219,6 +240,9 @@ KP_FN void kp_role_loop(kp_ctx *c) {
         c->task = &slot->task;
         c->iteration = slot->iteration;
         if (!kp_role_step(c, slot, parity)) return;
+#if KP_FAULT == KP_FAULT_NO_FINISHED
+        if (c->role == KP_CONSUMER) continue;
+#endif
         kp_bar_arrive(&slot->finished);
     }
 }
@@ -228,6 +252,9 @@ KP_FN void kp_role_loop(kp_ctx *c) {
 /* Slot seq % KP_SLOTS is free once the task KP_SLOTS before was finished by every lane of every role. */
 KP_FN kp_slot *kp_slot_take(kp_ctx *c, kp_u32 seq) {
     kp_slot *slot = &c->worker->slot[seq % KP_SLOTS];
+#if KP_FAULT == KP_FAULT_SLOT_OVERWRITTEN
+    return slot;
+#endif
     if (seq < KP_SLOTS) return slot;
     kp_u32 parity = ((seq / KP_SLOTS) - 1) & 1;
     return kp_wait_bar(c, &slot->finished, parity, KP_WHAT_FINISHED) ? slot : (kp_slot *)0;
@@ -240,6 +267,25 @@ KP_FN int kp_drain(kp_ctx *c, kp_u32 seq) {
         kp_bar *finished = &c->worker->slot[s % KP_SLOTS].finished;
         if (!kp_wait_bar(c, finished, (s / KP_SLOTS) & 1, KP_WHAT_FINISHED)) return 0;
     }
+    return 1;
+}
+
+/* Worker 0, after all workers of its rank have arrived. Rank 0 waits for all ranks and decides for all of them, so that
+ * the border stands between an iteration of any rank and the next one of any other. */
+KP_FN int kp_border_decide(kp_ctx *c, kp_u32 iteration) {
+    kp_worker *w = c->worker;
+    const kp_launch *l = w->launch;
+    kp_u64 go = (kp_u64)(iteration + 1) << 1;
+    if (l->world <= 1) {
+        kp_store_release64(&l->control->go, go | (kp_run_over(l) || kp_load_acquire(&w->stop_seen)));
+        return 1;
+    }
+    kp_u32 *arrived = &l->rank_control[0]->ranks_arrived;
+    kp_add_release(arrived, 1);
+    if (l->rank != 0) return 1;
+    if (!kp_wait_counter(c, arrived, l->world * (iteration + 1), KP_WHAT_BORDER)) return 0;
+    go |= kp_run_over(l) || kp_load_acquire(&w->stop_seen);
+    for (kp_u32 r = 0; r < l->world; r++) kp_store_release64(&l->rank_control[r]->go, go);
     return 1;
 }
 
@@ -256,8 +302,7 @@ KP_FN int kp_border(kp_ctx *c, kp_u32 iteration) {
 #endif
     if (w->index == 0) {
         if (!kp_wait_counter(c, &ctl->arrived, all, KP_WHAT_BORDER)) return 0;
-        kp_u64 stop = kp_run_over(w->launch) || kp_load_acquire(&w->stop_seen);
-        kp_store_release64(&ctl->go, ((kp_u64)(iteration + 1) << 1) | stop);
+        if (!kp_border_decide(c, iteration)) return 0;
     }
     kp_u64 go;
     while (((go = kp_load_acquire64(&ctl->go)) >> 1) < iteration + 1) {
@@ -265,6 +310,9 @@ KP_FN int kp_border(kp_ctx *c, kp_u32 iteration) {
         if (kp_abort_poll(c)) return 0;
         kp_yield(c, hint);
     }
+#if KP_FAULT == KP_FAULT_STOP_IGNORED
+    if (w->index != 0) return 1;
+#endif
     return (go & 1) ? 2 : 1;
 }
 
@@ -290,9 +338,16 @@ KP_FN void kp_controller_loop(kp_ctx *c) {
             if (!kp_publish(c, seq, iteration, &l->tasks[l->queue[q]])) return;
             seq++;
         }
+#if KP_FAULT != KP_FAULT_NO_DRAIN
         if (!kp_drain(c, seq)) return;
+#endif
         border = kp_border(c, iteration);
         if (!border) return;
+#if KP_FAULT == KP_FAULT_COUNTER_RESET
+        for (kp_u32 q = first; q < last && w->index == 0; q++)
+            if (l->tasks[l->queue[q]].trigger != KP_NONE)
+                kp_store_release(&l->events[l->tasks[l->queue[q]].trigger].count, 0);
+#endif
     }
     (void)kp_publish(c, seq, 0, (const kp_task *)0);
 }
@@ -315,7 +370,11 @@ KP_FN void kp_worker_init(kp_worker *w) {
         kp_bar_init(&slot->claimed, lanes);
         kp_bar_init(&slot->ready, 1);
         kp_bar_init(&slot->loaded, 2 * lanes);
+#if KP_FAULT == KP_FAULT_EXTRA_LANE
+        kp_bar_init(&slot->computed, lanes + 1);
+#else
         kp_bar_init(&slot->computed, lanes);
+#endif
         kp_bar_init(&slot->finished, lanes * (KP_ROLES - 1));
         for (kp_u32 r = 0; r < KP_ROLES; r++) kp_bar_init(&slot->join[r], lanes);
     }

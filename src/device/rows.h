@@ -26,19 +26,24 @@ KP_FN kb_rows kb_rows_of(const kp_ctx *c, kp_u32 logit_rows) {
     return rows;
 }
 
-/* From a launcher body: columns [lo, hi) of a buffer [rows][cols]. */
-KP_FN void kb_fetch_rows(kp_ctx *c, kp_u32 region, kp_u32 buffer, kp_u32 cols, kp_u32 lo, kp_u32 hi,
-                         kp_u32 logit_rows) {
+/* From a launcher body: columns [lo, hi) of the live rows of `from`, [rows][cols], packed to `to` in SMEM. */
+KP_FN void kb_fetch_from(kp_ctx *c, kp_u8 *to, const void *from, kp_u32 cols, kp_u32 lo, kp_u32 hi, kp_u32 logit_rows) {
     kb_rows rows = kb_rows_of(c, logit_rows);
     kp_u64 row = (kp_u64)cols * KB_ACT_BYTES, width = (kp_u64)(hi - lo) * KB_ACT_BYTES;
-    kp_u8 *to = (kp_u8 *)kb_region(c, region) + (rows.from - rows.first) * width;
-    const kp_u8 *from = (const kp_u8 *)kb_buffer(c, buffer) + rows.from * row + (kp_u64)lo * KB_ACT_BYTES;
+    const kp_u8 *at = (const kp_u8 *)from + rows.from * row + (kp_u64)lo * KB_ACT_BYTES;
     kp_u32 n = rows.to - rows.from;
+    to += (rows.from - rows.first) * width;
     if (width == row) { /* whole rows lie in one piece */
-        if (n > 0) kb_bulk(c, to, from, (kp_u32)(n * row));
+        if (n > 0) kb_bulk(c, to, at, (kp_u32)(n * row));
         return;
     }
-    for (kp_u32 i = 0; i < n; i++) kb_bulk(c, to + i * width, from + i * row, (kp_u32)width);
+    for (kp_u32 i = 0; i < n; i++) kb_bulk(c, to + i * width, at + i * row, (kp_u32)width);
+}
+
+/* The same from a buffer into a region. */
+KP_FN void kb_fetch_rows(kp_ctx *c, kp_u32 region, kp_u32 buffer, kp_u32 cols, kp_u32 lo, kp_u32 hi,
+                         kp_u32 logit_rows) {
+    kb_fetch_from(c, (kp_u8 *)kb_region(c, region), kb_buffer(c, buffer), cols, lo, hi, logit_rows);
 }
 
 /* From a storer body: into columns [lo, hi) of a buffer [rows][cols]. */

@@ -6,7 +6,7 @@
 
 #include "device/task.h"
 
-#ifndef KP_SLOTS           /* tests/model sets others */
+#ifndef KP_SLOTS       /* tests/model sets others */
 enum { KP_SLOTS = 4 }; /* instruction ring: how many tasks are in flight in a worker */
 #endif
 
@@ -38,6 +38,8 @@ typedef struct kp_control {
     kp_u32 pad2[15];
     kp_u32 stop_request; /* set by the host at any time */
     kp_u32 pad3[15];
+    kp_u32 ranks_arrived; /* rank 0: ranks × iterations that reached the border */
+    kp_u32 pad4[15];
 } kp_control;
 
 typedef struct kp_launch {
@@ -52,6 +54,12 @@ typedef struct kp_launch {
     kp_step *step;
     kp_state *state;
     const kp_request *request;
+    /* The other ranks of the job; 1, 0 and null without. Tables [world] of each rank's own, this one's among them. */
+    kp_u32 world, rank;
+    const kp_u8 *event_ranks; /* by event: 1 = a task that triggers it adds to every rank's counter */
+    kp_event *const *rank_events;
+    kp_control *const *rank_control;
+    kp_u8 *const *rank_memory; /* symmetric arenas: the same offset is the same buffer on every rank */
 } kp_launch;
 
 /* What the roles of a worker share about one task in flight. Every barrier completes exactly one phase a slot use, so

@@ -11,6 +11,13 @@
 #include <sys/mman.h>
 #include <time.h>
 
+/* Tables [world] of what the ranks share. */
+typedef struct session_ranks {
+    kp_event *events[RANK_GROUP_MAX];
+    kp_control *control[RANK_GROUP_MAX];
+    kp_u8 *memory[RANK_GROUP_MAX];
+} session_ranks;
+
 struct session {
     const plan *p;
     session_options options;
@@ -19,11 +26,15 @@ struct session {
     uint64_t kv_bytes;
     void **buffer; /* [n_buffers] */
     kp_instance *instances;
-    kb_body *bodies; /* [n_bodies][KP_ROLES] */
-    kp_event *events;
+    kb_body *bodies;      /* [n_bodies][KP_ROLES] */
+    kp_event *events;     /* [n_events + 1] */
+    kp_event *own_events; /* theirs to free, where no other rank touches them */
     uint32_t *triggers;
+    uint8_t *event_ranks;
     uint32_t *page_table;
-    kp_control control;
+    kp_control *control, own_control;
+    uint8_t *symmetric;
+    session_ranks ranks;
     kp_step step;
     kp_state state;
     kp_request request;
@@ -62,9 +73,41 @@ static keel_status bind_buffer(session *s, const weights *w, uint32_t i, uint64_
     case BUFFER_STEP:
         s->buffer[i] = &s->step;
         break;
+    case BUFFER_SYMMETRIC:
+        s->buffer[i] = s->symmetric + b->offset;
+        break;
     default:
         s->buffer[i] = s->arena + b->offset;
     }
+    return KEEL_OK;
+}
+
+/* Control, events, symmetric arena: in that order in a rank's piece of the group's memory. */
+static uint64_t control_bytes(void) { return (sizeof(kp_control) + 255) / 256 * 256; }
+static uint64_t events_bytes(const plan *p) {
+    return ((uint64_t)(p->n_events + 1) * sizeof(kp_event) + 255) / 256 * 256;
+}
+uint64_t session_rank_bytes(const plan *p) { return control_bytes() + events_bytes(p) + p->symmetric_bytes; }
+
+static keel_status bind_ranks(session *s, keel_error *err) {
+    const plan *p = s->p;
+    rank_group *group = s->options.group;
+    s->control = &s->own_control;
+    if (p->tp > 1 && !group)
+        return error_set(err, KEEL_USAGE, "the plan is for rank %u of %u; it runs in a group of ranks", p->rank, p->tp);
+    if (p->tp <= 1) {
+        s->events = s->own_events = mem_aligned(64, ((size_t)p->n_events + 1) * sizeof *s->events);
+        return s->events ? KEEL_OK : KEEL_NOMEM_AT(err, "session");
+    }
+    for (uint32_t r = 0; r < p->tp; r++) {
+        uint8_t *memory = rank_group_memory(group, r);
+        s->ranks.control[r] = (kp_control *)(void *)memory;
+        s->ranks.events[r] = (kp_event *)(void *)(memory + control_bytes());
+        s->ranks.memory[r] = memory + control_bytes() + events_bytes(p);
+    }
+    s->control = s->ranks.control[p->rank];
+    s->events = s->ranks.events[p->rank];
+    s->symmetric = s->ranks.memory[p->rank];
     return KEEL_OK;
 }
 
@@ -90,9 +133,9 @@ static keel_status bind_tables(session *s, keel_error *err) {
     const plan *p = s->p;
     s->instances = mem_calloc((size_t)p->n_instances + 1, sizeof *s->instances);
     s->bodies = mem_calloc((size_t)p->n_bodies * KP_ROLES + 1, sizeof *s->bodies);
-    s->events = mem_aligned(64, ((size_t)p->n_events + 1) * sizeof *s->events);
+    s->event_ranks = mem_calloc((size_t)p->n_events + 1, 1);
     s->triggers = mem_calloc((size_t)p->n_events + 1, sizeof *s->triggers);
-    if (!s->instances || !s->bodies || !s->events || !s->triggers) return KEEL_NOMEM_AT(err, "session");
+    if (!s->instances || !s->bodies || !s->event_ranks || !s->triggers) return KEEL_NOMEM_AT(err, "session");
     for (uint32_t i = 0; i < p->n_instances; i++) {
         s->instances[i].params = p->params + p->instances[i].params_offset;
         for (int k = 0; k < KP_BUFFERS; k++) {
@@ -103,7 +146,10 @@ static keel_status bind_tables(session *s, keel_error *err) {
     for (uint32_t b = 0; b < p->n_bodies; b++) {
         memcpy(s->bodies + b * KP_ROLES, p->bodies[b].op->phases[p->bodies[b].phase].cpu, KP_ROLES * sizeof(kb_body));
     }
-    for (uint32_t e = 0; e < p->n_events; e++) s->triggers[e] = p->events[e].triggers;
+    for (uint32_t e = 0; e < p->n_events; e++) {
+        s->triggers[e] = p->events[e].triggers;
+        s->event_ranks[e] = p->events[e].ranks;
+    }
     return KEEL_OK;
 }
 
@@ -126,6 +172,7 @@ static keel_status make_page_table(session *s, keel_error *err) {
 static keel_status session_bind(session *s, const weights *w, keel_error *err) {
     const plan *p = s->p;
     KEEL_TRY(plan_check_bodies(p, err));
+    KEEL_TRY(bind_ranks(s, err));
     KEEL_TRY(bind_memory(s, w, err));
     KEEL_TRY(bind_tables(s, err));
     KEEL_TRY(make_page_table(s, err));
@@ -136,11 +183,17 @@ static keel_status session_bind(session *s, const weights *w, keel_error *err) {
                             .waits = p->waits,
                             .triggers = s->triggers,
                             .events = s->events,
-                            .control = &s->control,
+                            .control = s->control,
                             .instances = s->instances,
                             .step = &s->step,
                             .state = &s->state,
-                            .request = &s->request};
+                            .request = &s->request,
+                            .world = p->tp,
+                            .rank = p->rank,
+                            .event_ranks = s->event_ranks,
+                            .rank_events = s->ranks.events,
+                            .rank_control = s->ranks.control,
+                            .rank_memory = s->ranks.memory};
     cpu_config config = {.lanes = s->options.lanes,
                          .seed = s->options.seed,
                          .n_pages = p->n_pages,
@@ -172,7 +225,8 @@ void session_close(session *s) {
     cpu_engine_close(s->engine);
     if (s->arena) munmap(s->arena, s->p->arena_bytes ? s->p->arena_bytes : 1);
     if (s->kv) munmap(s->kv, s->kv_bytes ? s->kv_bytes : 1);
-    mem_free(s->buffer), mem_free(s->instances), mem_free(s->bodies), mem_free(s->events), mem_free(s->triggers);
+    mem_free(s->buffer), mem_free(s->instances), mem_free(s->bodies), mem_free(s->own_events), mem_free(s->triggers);
+    mem_free(s->event_ranks);
     mem_free(s->page_table), mem_free(s->out), mem_free(s->out_ns);
     mem_free(s);
 }
@@ -228,11 +282,11 @@ static keel_status prepare(session *s, const kp_request *q, keel_error *err) {
     if (!s->request.chunk || s->request.chunk > s->p->m_max) s->request.chunk = s->p->m_max;
     memset(s->out, 0, need * sizeof *s->out);
     memset(s->events, 0, ((size_t)s->p->n_events + 1) * sizeof *s->events);
-    s->control.arrived = s->control.abort = 0;
-    s->control.go = 0; /* stop_request stays: a stop that came before the run ends it after its first iteration */
+    s->control->arrived = s->control->ranks_arrived = s->control->abort = 0;
+    s->control->go = 0; /* stop_request stays: a stop that came before the run ends it after its first iteration */
     s->step = (kp_step){0};
     s->state = (kp_state){.position = q->start};
-    return KEEL_OK;
+    return s->p->tp > 1 ? rank_group_barrier(s->options.group, err) : KEEL_OK;
 }
 
 /* Hands over what has come since. */
@@ -249,19 +303,32 @@ static uint32_t drain_tokens(session *s, uint32_t seen, session_token on_token, 
 /* How many times the watchdog's seconds a body may take when the workers are not all waiting. */
 enum { BODY_PATIENCE = 30 };
 
-static uint32_t watch(session *s, session_token on_token, void *user, bool *hung) {
+typedef enum session_end { END_WELL, END_HUNG, END_LOST } session_end;
+
+/* Advances while any rank does. */
+static uint64_t progress_of(session *s) {
+    uint64_t mine = cpu_engine_progress(s->engine);
+    return s->p->tp > 1 ? rank_group_progress(s->options.group, mine) : mine;
+}
+
+static uint32_t watch(session *s, session_token on_token, void *user, session_end *end, keel_error *err) {
     uint32_t seen = 0;
     uint64_t progress = 0, since = kb_now_ns(), limit = (uint64_t)s->options.watchdog_s * 1000000000u;
     while (!cpu_engine_done(s->engine)) {
         nanosleep(&(struct timespec){0, 500000}, NULL);
         seen = drain_tokens(s, seen, on_token, user);
-        uint64_t now = kb_now_ns(), p = cpu_engine_progress(s->engine);
+        uint64_t now = kb_now_ns(), p = progress_of(s);
         if (p != progress) since = now;
         progress = p;
         bool waiting = now - since >= limit && cpu_engine_idle(s->engine);
-        if (!waiting && now - since < BODY_PATIENCE * limit) continue; /* starved, or a long body */
-        *hung = true;
-        __atomic_store_n(&s->control.abort, 1, __ATOMIC_RELEASE);
+        if (s->p->tp > 1 && rank_group_failed(s->options.group, err)) {
+            *end = END_LOST;
+        } else if (waiting || now - since >= BODY_PATIENCE * limit) {
+            *end = END_HUNG;
+        } else {
+            continue; /* running, starved, or in a long body */
+        }
+        __atomic_store_n(&s->control->abort, 1, __ATOMIC_RELEASE);
         break;
     }
     cpu_engine_join(s->engine);
@@ -271,20 +338,24 @@ static uint32_t watch(session *s, session_token on_token, void *user, bool *hung
 keel_status session_run(session *s, const kp_request *request, session_token on_token, void *user,
                         session_result *result, keel_error *err) {
     KEEL_TRY(prepare(s, request, err));
-    bool hung = false;
+    session_end end = END_WELL;
     *result = (session_result){.start_ns = kb_now_ns()};
     KEEL_TRY(cpu_engine_start(s->engine, err));
-    result->n_tokens = watch(s, on_token, user, &hung);
-    if (hung) return hang_report(s->p, s->engine, &s->launch, s->options.watchdog_s, err);
+    result->n_tokens = watch(s, on_token, user, &end, err);
+    if (end == END_LOST) return KEEL_ABORTED;
+    if (end == END_HUNG) {
+        if (s->p->tp > 1) rank_group_abort(s->options.group, "no progress");
+        return hang_report(s->p, s->engine, &s->launch, s->options.watchdog_s, err);
+    }
     if (result->n_tokens) {
         result->first_ns = s->out_ns[0];
         result->last_ns = s->out_ns[result->n_tokens - 1];
     }
-    result->stopped = __atomic_exchange_n(&s->control.stop_request, 0, __ATOMIC_ACQ_REL) && !s->state.finished;
+    result->stopped = __atomic_exchange_n(&s->control->stop_request, 0, __ATOMIC_ACQ_REL) && !s->state.finished;
     return KEEL_OK;
 }
 
-void session_stop(session *s) { __atomic_store_n(&s->control.stop_request, 1, __ATOMIC_RELEASE); }
+void session_stop(session *s) { __atomic_store_n(&s->control->stop_request, 1, __ATOMIC_RELEASE); }
 
 void *session_buffer(session *s, uint32_t buffer) { return s->buffer[buffer]; }
 

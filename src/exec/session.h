@@ -3,6 +3,7 @@
 #ifndef KEEL_EXEC_SESSION_H
 #define KEEL_EXEC_SESSION_H
 
+#include "exec/rank_group.h"
 #include "load/weights.h"
 #include "plan/plan.h"
 
@@ -13,7 +14,11 @@ typedef struct session_options {
     uint32_t seed;       /* 0: fixed order; else the CPU backend shuffles fibers and copies by it */
     uint32_t page_seed;  /* 0: KV pages in order; else the page table is a permutation drawn from it */
     uint32_t watchdog_s; /* abort after so many seconds without progress; 0 = 10 */
+    rank_group *group;   /* of a plan for several ranks: borrowed, opened with session_rank_bytes() */
 } session_options;
+
+/* Bytes of a rank's memory that the other ranks touch. */
+uint64_t session_rank_bytes(const plan *p);
 
 /* Binds p (borrowed) and w (borrowed; every weight buffer must be there in the plan's dtype). Refuses an incomplete
  * plan and one for another arch. KV pages and arena are mapped here, zeroed. */
@@ -32,10 +37,12 @@ typedef struct session_result {
 } session_result;
 
 /* One launch: the whole generation. request: the caller's part (page table, out, out_ns and vocab are the session's).
- * KEEL_HANG names the stuck lanes after the watchdog's time; the session can run again. */
+ * KEEL_HANG names the stuck lanes after the watchdog's time; the session can run again (not where there are other
+ * ranks). KEEL_ABORTED: another rank failed or is gone. */
 keel_status session_run(session *s, const kp_request *request, session_token on_token, void *user,
                         session_result *result, keel_error *err);
-/* Asks the run to end after the iteration in flight. Any thread, any time. */
+/* Asks the run to end after the iteration in flight. Any thread, any time. With several ranks: the one of rank 0, for
+ * all of them. */
 void session_stop(session *s);
 
 /* Memory of a plan buffer: for tests and for reading logits. */

@@ -37,5 +37,8 @@ typedef struct shard_slice {
     int64_t first, n, whole;
 } shard_slice;
 shard_slice graph_weight_slice(const graph *rank_graph, const graph_tensor *weight);
+/* A weight with the rule ep is cut twice: graph_weight_slice says which experts (dimension 0), this one which part of
+ * the inner dimension, its shard_dim. dim −1 where there is no such cut. */
+shard_slice graph_weight_inner_slice(const graph *rank_graph, const graph_tensor *weight);
 
 #endif

@@ -37,7 +37,7 @@ enum op_kind {
     OP_STORE64,
     OP_LOAD,    /* a word whose value is used, not awaited */
     OP_STOP,    /* reads the host's stop request: either answer, for good once it was yes */
-    OP_READ,    /* plain read of a word of a page or buffer by a body */
+    OP_READ,    /* plain read of `value` words of a page or buffer by a body */
     OP_WRITE,   /* plain write */
     OP_PLAIN,   /* a plain step with no word of its own (kp_run_over) */
     OP_FINISHED /* returned from kp_role_main */
@@ -108,7 +108,7 @@ typedef struct world {
     kp_state *state;
     copy *copies; /* [n_co][COPY_RING], the end of the arena */
     uint32_t *weight;              /* [PAGE_WORDS], constant */
-    uint32_t *output;              /* [workers][tasks][lanes] */
+    uint32_t *output;              /* [iteration modulo 2][workers][tasks][lanes] */
     kp_launch launch;
     kp_task tasks[MAX_WORKERS * MAX_TASKS];
     kp_u32 queue[MAX_WORKERS * MAX_TASKS], queue_first[MAX_WORKERS + 1];
@@ -129,7 +129,7 @@ static inline uint64_t mc_mix(uint64_t h, uint64_t v) {
 }
 
 /* world.c */
-void world_open(const config *cfg); /* everything at its beginning, each coroutine before its first primitive */
+void world_open(const config *cfg, bool certify); /* everything at its beginning, each coroutine before its first primitive */
 bool world_enabled(const op *o);
 void world_step(uint32_t co, uint32_t answer); /* what it is about to do, and on to its next primitive */
 void world_land(copy *c);
@@ -158,6 +158,7 @@ void mc_text_main(kp_ctx *c);
 
 /* What bodies expect to find. */
 uint32_t mc_weight_value(uint32_t word);
+uint32_t *mc_output(uint32_t worker, uint32_t task, uint32_t lane, uint32_t iteration);
 uint32_t mc_output_value(uint32_t worker, uint32_t task, uint32_t lane, uint32_t iteration);
 
 /* order.c: the order of events, by vector clocks */

@@ -67,7 +67,8 @@ static void state_key(uint64_t key[2]) {
 /* ---- races: two that may move, and touch the same word, one of them writing ---- */
 
 typedef struct touch {
-    const void *word;
+    const uint32_t *word;
+    uint32_t words;
     bool write;
     uint32_t who; /* coroutine, or n_co + copy */
 } touch;
@@ -84,17 +85,18 @@ static void check_races(void) {
     char name[64], one[64], two[64];
     for (uint32_t i = 0; i < mc.n_co; i++) {
         const op *o = &mc.co[i].next;
-        if (o->kind == OP_READ || o->kind == OP_WRITE) list[n++] = (touch){o->object, o->kind == OP_WRITE, i};
-        if (o->kind == OP_PLAIN) list[n++] = (touch){&mc.state->finished, false, i};
+        if (o->kind == OP_READ || o->kind == OP_WRITE) list[n++] = (touch){o->object, o->value, o->kind == OP_WRITE, i};
+        if (o->kind == OP_PLAIN) list[n++] = (touch){&mc.state->finished, 1, false, i};
     }
     for (uint32_t i = 0; i < mc.n_co * COPY_RING; i++) {
         if (!mc.copies[i].bar) continue;
-        list[n++] = (touch){mc.copies[i].src, false, mc.n_co + i};
-        list[n++] = (touch){mc.copies[i].dst, true, mc.n_co + i};
+        list[n++] = (touch){mc.copies[i].src, 1, false, mc.n_co + i};
+        list[n++] = (touch){mc.copies[i].dst, 1, true, mc.n_co + i};
     }
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t j = 0; j < i; j++) {
-            if (list[i].word == list[j].word && list[i].who != list[j].who && (list[i].write || list[j].write))
+            bool apart = list[i].word + list[i].words <= list[j].word || list[j].word + list[j].words <= list[i].word;
+            if (!apart && list[i].who != list[j].who && (list[i].write || list[j].write))
                 world_found(FOUND_RACE, "%s and %s are at %s at once", who_name(list[i].who, one),
                             who_name(list[j].who, two), world_name(list[i].word, name));
         }
@@ -147,7 +149,7 @@ search_result search_run(const config *cfg, uint64_t max_states) {
     seen_set seen;
     uint64_t key[2];
     uint32_t depth = 0;
-    world_open(cfg);
+    world_open(cfg, false);
     if (!seen_open(&seen)) exit(2);
     state_key(key);
     seen_add(&seen, key);

@@ -33,19 +33,14 @@ void kp_dispatch(kp_ctx *c);
 /* A fault of a backend, not of the text: the bytes of a copy are not announced. */
 enum { UNCOUNTED = KP_FAULT == KP_FAULT_UNCOUNTED_COPY };
 
-static uint32_t page_read(uint32_t *p) {
-    mc_point((op){.kind = OP_READ, .object = p});
-    return *p;
+/* A body's accesses to `words` words are one step; what they race with is looked for word by word. */
+static void about_to(uint32_t kind, uint32_t *p, uint32_t words) {
+    mc_point((op){.kind = kind, .object = p, .value = words});
 }
 
-static void page_write(uint32_t *p, uint32_t v) {
-    mc_point((op){.kind = OP_WRITE, .object = p});
-    *p = v;
-}
-
-static void expect(kp_ctx *c, uint32_t *p, uint32_t want, const char *what) {
+static void expect(const kp_ctx *c, const uint32_t *p, uint32_t want, const char *what) {
     char name[64];
-    uint32_t got = page_read(p);
+    uint32_t got = *p;
     if (got != want)
         world_found(FOUND_VALUE, "worker %u task %u iteration %u reads %s: found %u instead of %u in %s",
                     c->worker->index, c->task->lo, c->iteration, what, got, want, world_name(p, name));
@@ -64,32 +59,38 @@ static uint32_t source_value(const kp_ctx *c, uint32_t lane) {
     return c->iteration ? mc_output_value(other_worker(c), source_task(c), lane, c->iteration - 1) : 0;
 }
 
-static uint32_t *output_of(uint32_t worker, uint32_t task, uint32_t lane) {
-    return &mc.output[(worker * mc.cfg.tasks + task) * mc.cfg.lanes + lane];
-}
-
 static void bulk(kp_ctx *c, uint32_t *dst, uint32_t *src) {
     mc_point((op){.kind = OP_BULK, .object = dst, .src = src, .bar = &c->slot->loaded, .value = UNCOUNTED});
 }
 
 static void consumer_body(kp_ctx *c) {
-    uint32_t *in = region(c, 0);
+    uint32_t *in = region(c, 0), *out = &region(c, 1)[c->lane];
+    about_to(OP_READ, in, PAGE_WORDS);
     for (uint32_t l = 0; l < mc.cfg.lanes; l++) {
         expect(c, &in[l], mc_weight_value(l), "a weight");
         expect(c, &in[MAX_LANES + l], source_value(c, l), "an input");
     }
-    page_write(&region(c, 1)[c->lane], mc_output_value(c->worker->index, c->task->lo, c->lane, c->iteration));
+    about_to(OP_WRITE, out, 1);
+    *out = mc_output_value(c->worker->index, c->task->lo, c->lane, c->iteration);
 }
 
 static void storer_body(kp_ctx *c) {
     kp_u32 w = c->worker->index, k = c->task->lo;
     kp_u32 from = mc.cfg.lanes - 1 - c->lane; /* written by the other lane of the consumer */
-    expect(c, &region(c, 1)[from], mc_output_value(w, k, from, c->iteration), "a result");
-    page_write(output_of(w, k, from), mc_output_value(w, k, from, c->iteration));
+    uint32_t *result = &region(c, 1)[from], *to = mc_output(w, k, from, c->iteration);
+    about_to(OP_READ, result, 1);
+    expect(c, result, mc_output_value(w, k, from, c->iteration), "a result");
+    about_to(OP_WRITE, to, 1);
+    *to = mc_output_value(w, k, from, c->iteration);
     if (w == 0 && k == 0 && c->lane == 0 && c->iteration + 1 == mc.cfg.iterations) {
-        mc_point((op){.kind = OP_WRITE, .object = &mc.state->finished});
+        about_to(OP_WRITE, &mc.state->finished, 1);
         c->worker->launch->state->finished = 1;
     }
+}
+
+static void launcher_body(kp_ctx *c) {
+    kp_u32 iteration = c->task->lo >= mc.cfg.distance ? c->iteration : c->iteration + 1; /* modulo 2: the one before */
+    bulk(c, &region(c, 0)[MAX_LANES + c->lane], mc_output(other_worker(c), source_task(c), c->lane, iteration));
 }
 
 void kp_dispatch(kp_ctx *c) {
@@ -98,7 +99,7 @@ void kp_dispatch(kp_ctx *c) {
         bulk(c, &region(c, 0)[c->lane], &mc.weight[c->lane]);
         break;
     case KP_LAUNCHER:
-        bulk(c, &region(c, 0)[MAX_LANES + c->lane], output_of(other_worker(c), source_task(c), c->lane));
+        launcher_body(c);
         break;
     case KP_CONSUMER:
         consumer_body(c);

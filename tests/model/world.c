@@ -70,7 +70,6 @@ static bool worker_word_name(uint32_t w, const void *object, char text[64]) {
 }
 
 const char *world_name(const void *object, char text[64]) {
-    const kp_u32 *word = object;
     snprintf(text, 64, "?");
     if (object == &mc.control->arrived) snprintf(text, 64, "border count");
     if (object == &mc.control->go) snprintf(text, 64, "go word");
@@ -80,10 +79,11 @@ const char *world_name(const void *object, char text[64]) {
         if (object == &mc.events[e].count) snprintf(text, 64, "event %u", e);
     }
     for (uint32_t w = 0; w < mc.cfg.workers && mc.worker[w]; w++) {
-        uint32_t words = mc.cfg.tasks * mc.cfg.lanes;
         if (worker_word_name(w, object, text)) return text;
-        if (within(object, mc.output + w * words, words * sizeof *word))
-            snprintf(text, 64, "output of worker %u task %u", w, (uint32_t)(word - mc.output - w * words) / mc.cfg.lanes);
+        for (uint32_t i = 0; i < 2 * mc.cfg.tasks; i++) {
+            if (within(object, mc_output(w, i / 2, 0, i), mc.cfg.lanes * sizeof(uint32_t)))
+                snprintf(text, 64, "output of worker %u task %u", w, i / 2);
+        }
     }
     return text;
 }
@@ -339,7 +339,7 @@ void world_check_end(void) {
         check_worker_bars(mc.worker[w], last + 1);
         for (uint32_t k = 0; k < mc.cfg.tasks; k++) {
             for (uint32_t l = 0; l < mc.cfg.lanes; l++) {
-                if (mc.output[(w * mc.cfg.tasks + k) * mc.cfg.lanes + l] != mc_output_value(w, k, l, last))
+                if (*mc_output(w, k, l, last) != mc_output_value(w, k, l, last))
                     world_found(FOUND_VALUE, "the output of worker %u task %u is wrong at the end", w, k);
             }
         }
@@ -347,6 +347,10 @@ void world_check_end(void) {
 }
 
 uint32_t mc_weight_value(uint32_t word) { return 7000 + word; }
+uint32_t *mc_output(uint32_t worker, uint32_t task, uint32_t lane, uint32_t iteration) {
+    const config *g = &mc.cfg;
+    return &mc.output[(((iteration & 1) * g->workers + worker) * g->tasks + task) * g->lanes + lane];
+}
 uint32_t mc_output_value(uint32_t worker, uint32_t task, uint32_t lane, uint32_t iteration) {
     return 1 + lane + 10 * task + 100 * worker + 1000 * (iteration + 1);
 }
@@ -402,7 +406,7 @@ static void lay_out(void) {
     mc.control = take(sizeof *mc.control);
     mc.state = take(sizeof *mc.state);
     mc.weight = take(PAGE_WORDS * sizeof *mc.weight);
-    mc.output = take(g->workers * g->tasks * g->lanes * sizeof *mc.output);
+    mc.output = take(2 * g->workers * g->tasks * g->lanes * sizeof *mc.output);
     for (uint32_t i = 0; i < PAGE_WORDS; i++) mc.weight[i] = mc_weight_value(i);
     mc.launch = (kp_launch){.n_workers = g->workers,
                             .tasks = mc.tasks,
@@ -416,6 +420,7 @@ static void lay_out(void) {
 }
 
 static void lane_main(void) {
+    to_explorer();
     mc_text_main(&mc.now->ctx);
     mc.now->next = (op){.kind = OP_FINISHED};
     to_explorer();
@@ -436,7 +441,7 @@ static void start_lane(kp_worker *w, uint32_t role, uint32_t lane) {
     mc.now = NULL;
 }
 
-void world_open(const config *cfg) {
+void world_open(const config *cfg, bool certify) {
     memset(&mc, 0, sizeof mc);
     memset(mc_arena, 0, sizeof mc_arena);
     mc.cfg = *cfg;
@@ -450,6 +455,9 @@ void world_open(const config *cfg) {
             for (uint32_t l = 0; l < (role == KP_CONTROLLER ? 1 : cfg->lanes); l++) start_lane(mc.worker[w], role, l);
         }
     }
+    mc.certify = certify;
+    if (certify) order_open();
+    for (uint32_t i = 0; i < mc.n_co; i++) run(i);
 }
 
 /* The stack of a lane, for search.c. */

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model [--large]: see docs/proof-model.md. Exit 0: all is as it should be (the sound text without a finding and both ways
+ * of looking agree; a planted fault is found), 1: it is not. KP_FAULT says which text this is. */
+#include "model.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#ifndef KP_FAULT
+#define KP_FAULT 0
+#endif
+
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- one run with clocks ---- */
+
+static uint32_t draw(uint32_t *random) {
+    *random ^= *random << 13;
+    *random ^= *random >> 17;
+    *random ^= *random << 5;
+    return *random;
+}
+
+typedef struct certificate {
+    uint64_t hash;
+    uint32_t events, asked; /* how often the stop request was read */
+} certificate;
+
+static bool move(uint32_t choice, uint32_t yes_at, certificate *out) {
+    if (choice >= mc.n_co) {
+        copy *c = &mc.copies[choice - mc.n_co];
+        if (!c->bar) return false;
+        world_land(c);
+        return true;
+    }
+    const op *o = &mc.co[choice].next;
+    if (!world_enabled(o)) return false;
+    uint32_t answer = 0;
+    if (o->kind == OP_STOP) answer = out->asked++ >= yes_at;
+    world_step(choice, answer);
+    return true;
+}
+
+/* schedule 0: always the first that can, 1: the last that can, else the seed of a random one */
+static certificate certify(const config *cfg, uint32_t schedule, uint32_t yes_at) {
+    certificate out = {0};
+    world_open(cfg, true);
+    uint32_t n = mc.n_co + mc.n_co * COPY_RING, random = schedule * 2654435761u + 1;
+    while (!mc.found.kind && !world_over()) {
+        uint32_t from = schedule > 1 ? draw(&random) % n : 0, i = 0;
+        for (; i < n; i++) {
+            uint32_t choice = schedule == 1 ? n - 1 - i : (from + i) % n;
+            if (move(choice, yes_at, &out)) break;
+        }
+        if (i == n) world_check_stuck();
+    }
+    if (!mc.found.kind) order_end();
+    if (!mc.found.kind) world_check_end();
+    out.hash = order_hash();
+    out.events = order_events();
+    return out;
+}
+
+static bool show_finding(const char *way, const config *cfg) {
+    if (mc.found.kind) printf("  %s, %s: %s: %s\n", way, cfg->name, finding_name[mc.found.kind], mc.found.text);
+    return mc.found.kind != FOUND_NOTHING;
+}
+
+/* Every answer of the host, several schedules of each: no finding, and one and the same partial order. */
+static bool certify_all(const config *cfg) {
+    enum { SCHEDULES = 4 };
+    double start = seconds();
+    uint32_t loads = 0, runs = 0, events = 0;
+    for (uint32_t yes = 0; yes <= loads; yes++) {
+        uint32_t yes_at = yes ? yes - 1 : KP_NONE;
+        certificate first = certify(cfg, 0, yes_at);
+        runs++;
+        if (show_finding("order", cfg)) return false;
+        if (!yes) loads = first.asked;
+        if (!yes) events = first.events;
+        for (uint32_t s = 1; s < SCHEDULES; s++, runs++) {
+            certificate again = certify(cfg, s, yes_at);
+            if (show_finding("order", cfg)) return false;
+            if (again.hash != first.hash || again.events != first.events) {
+                printf("  order, %s: schedule %u gives another order\n", cfg->name, s);
+                return false;
+            }
+        }
+    }
+    printf("  order   %-34s %6u events, %3u runs, %5.2f s: one order%s\n", cfg->name, events, runs, seconds() - start,
+           loads ? " for each answer of the host" : "");
+    return true;
+}
+
+/* ---- every interleaving ---- */
+
+static bool search_all(const config *cfg, uint64_t limit) {
+    double start = seconds();
+    search_result r = search_run(cfg, limit);
+    if (show_finding("search", cfg)) return false;
+    printf("  search  %-34s %9llu states, %9llu steps, depth %llu, %llu end(s), %5.2f s%s\n", cfg->name,
+           (unsigned long long)r.states, (unsigned long long)r.steps, (unsigned long long)r.deepest,
+           (unsigned long long)r.ends, seconds() - start, r.complete ? "" : ": LIMIT");
+    if (!r.complete) return false;
+    if (cfg->stop) return true;
+    certify(cfg, 0, KP_NONE);
+    if (show_finding("order", cfg)) return false;
+    uint64_t ideals = order_ideals(r.states + 1);
+    if (ideals == r.states && r.ends == 1) return true;
+    printf("  search  %s: the order has %llu states, the search found %llu\n", cfg->name, (unsigned long long)ideals,
+           (unsigned long long)r.states);
+    return false;
+}
+
+static const config small[] = {
+    {"1w 1l 2t 2i", 1, 1, 2, 2, 1, 2, 1, 0, 0}, {"1w 1l 3t 2i", 1, 1, 3, 2, 1, 2, 2, 0, 0},
+    {"1w 1l 3t 2i stop", 1, 1, 3, 2, 1, 2, 2, 1, 0},
+    {"1w 2l 1t 2i", 1, 2, 1, 2, 1, 2, 1, 0, 0}, {"2w 1l 1t 2i", 2, 1, 1, 2, 1, 2, 1, 0, 0},{"1w 2l 2t 1i", 1, 2, 2, 1, 1, 2, 1, 0, 0}, {"2w 1l 2t 1i", 2, 1, 2, 1, 1, 2, 1, 0, 0},
+};
+static const config large[] = {
+    {"2w 2l 3t 2i", 2, 2, 3, 2, 1, 2, 2, 0, 0}, {"2w 2l 5t 3i", 2, 2, 5, 3, 2, 3, 2, 0, 0},
+    {"3w 2l 5t 2i", 3, 2, 5, 2, 1, 2, 2, 0, 0}, {"2w 2l 3t 3i stop", 2, 2, 3, 3, 1, 2, 2, 1, 0},
+};
+
+int main(int argc, char **argv) {
+    (void)argc;
+    (void)argv;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    bool ok = true;
+    printf("fault %d, %d slots\n", KP_FAULT, KP_SLOTS);
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) ok = certify_all(&large[i]) && ok;
+    for (size_t i = 0; i < sizeof small / sizeof *small; i++) ok = search_all(&small[i], 20000000) && ok;
+    return ok == (KP_FAULT == 0) ? 0 : 1;
+}
