@@ -96,6 +96,15 @@ typedef struct keel_model_options {
     bool layer_slice;    /* the two fields above count */
     bool sampling;       /* the chain ends in the sampling op, so that requests may have a temperature */
     bool graph_only;     /* neither weights nor tokenizer are opened: enough to plan, not to run */
+    /* One rank of a job: shapes and weights become its own. */
+    uint32_t tp;           /* ranks W; default 1 */
+    uint32_t ep;           /* groups that experts are dealt to; divides W; default 1 */
+    uint32_t rank;         /* 0 … tp − 1 */
+    bool vocab_parallel;   /* the head's rows are cut over the ranks */
+    const char *cache_dir; /* weight cache, for weights that must be packed; NULL: they are packed in memory */
+    uint32_t jobs;         /* processes that may convert into the cache at once; default 2 */
+    const char *graph;     /* a drawing or a graph file in place of the builder; path then gives weights and tokenizer,
+                              and may be left out with graph_only */
 } keel_model_options;
 #define KEEL_MODEL_OPTIONS_INITIALIZER                                                                                 \
     { .struct_size = sizeof(keel_model_options), .layer_last = -1 }
@@ -172,6 +181,11 @@ typedef struct keel_plan_options {
 /* Plans. KEEL_REFUSED names the role bodies that are missing on the arch, or the task that does not fit. */
 keel_status keel_plan_build(const keel_model *model, const keel_plan_options *options, keel_plan **out,
                             keel_error *err);
+/* Proves that the plans of all ranks of a job (plans[0 … n), in any order) are safe to run together: complete, free of
+ * deadlock, race, overlap, parity aliasing; equal collectives. KEEL_REFUSED with every reason found, each with the
+ * shortest chain that shows it (docs/proof.md). *report (may be NULL) gets what was checked, for people; the caller's
+ * (keel_free). absent_fine: a plan with missing role bodies is judged by the rest. */
+keel_status keel_plan_prove(const keel_plan *const *plans, size_t n, bool absent_fine, char **report, keel_error *err);
 /* Reads a plan file of any origin: every index is checked, nothing is proved. */
 keel_status keel_plan_load(const char *path, keel_plan **out, keel_error *err);
 /* Writes the plan file, complete or not at all. */
@@ -194,6 +208,8 @@ typedef struct keel_plan_info {
     uint64_t kv_bytes;         /* of all KV pages */
     uint64_t kv_bytes_a_token; /* one position, all layers */
     char hash[65];             /* SHA-256 of the file bytes: the plan's identity */
+    uint32_t tp, rank;         /* ranks of the job, and which one this is for */
+    uint64_t symmetric_bytes;  /* of what other ranks read */
 } keel_plan_info;
 /* Fills *out. */
 keel_status keel_plan_info_get(const keel_plan *plan, keel_plan_info *out, keel_error *err);
@@ -210,11 +226,14 @@ typedef struct keel_session_options {
     uint32_t seed;       /* 0: roles run in a fixed order; else in one drawn from the seed (tests) */
     uint32_t page_seed;  /* 0: KV pages in order; else permuted by the seed (tests) */
     uint32_t watchdog_s; /* seconds without progress until the run is aborted with a report; default 10 */
+    const char *group;   /* with several ranks: a name that all of the job's processes give, and no other job's */
 } keel_session_options;
 #define KEEL_SESSION_OPTIONS_INITIALIZER                                                                               \
     { .struct_size = sizeof(keel_session_options) }
 
-/* Opens a session; borrows model and plan. The plan must be complete, for the CPU, and made for this model. */
+/* Opens a session; borrows model and plan. The plan must be complete, for the CPU, and of this model's graph; it is
+ * proved here, whatever its origin (KEEL_REFUSED). With several ranks every rank's process opens its own: this call
+ * waits for all of them, and rank 0 proves the plans of all. KEEL_ABORTED: another rank failed or is gone. */
 keel_status keel_session_open(const keel_model *model, const keel_plan *plan, const keel_session_options *options,
                               keel_session **out, keel_error *err);
 /* Frees. */
@@ -256,7 +275,7 @@ typedef struct keel_result {
 /* Runs one generation from position 0, in one launch. A prompt that does not fit the KV pages or an id outside the
  * vocabulary is KEEL_RANGE before anything runs; KEEL_HANG names the waiting workers, roles and tasks. */
 keel_status keel_session_run(keel_session *session, const keel_request *request, keel_result *result, keel_error *err);
-/* Ends the run after the iteration in flight, or the next run after its first iteration when none is in flight. Any
+/* With several ranks: rank 0's session, for all of them. Ends the run after the iteration in flight, or the next run after its first iteration when none is in flight. Any
  * thread, any time, also from a signal handler. */
 void keel_session_stop(keel_session *session);
 
@@ -269,6 +288,63 @@ typedef bool (*keel_progress)(void *user, uint64_t done_bytes, uint64_t total_by
  * not at all. progress may be NULL. */
 keel_status keel_convert_gguf(const char *gguf_path, const char *out_dir, const char *dtype, keel_progress progress,
                               void *user, keel_error *err);
+
+/* What work on the weight cache is at: waiting for another process (0 of 0 bytes), reading and checking what is
+ * there, converting. */
+typedef enum keel_cache_phase { KEEL_CACHE_WAITING, KEEL_CACHE_CHECKING, KEEL_CACHE_CONVERTING } keel_cache_phase;
+/* Progress of it, on the thread of the call. Returning false stops it (KEEL_ABORTED; the cache stays sound). */
+typedef bool (*keel_cache_progress)(void *user, uint32_t rank, keel_cache_phase phase, uint64_t done_bytes,
+                                    uint64_t total_bytes);
+
+/* The weights of one rank of a checkpoint, for the weight cache. */
+typedef struct keel_convert_options {
+    size_t struct_size;
+    const char *path;      /* checkpoint folder */
+    const char *cache_dir; /* made when missing */
+    uint32_t tp, ep;       /* ranks, expert groups; 0 = 1 */
+    uint32_t rank;         /* 0 .. tp - 1 */
+    bool vocab_parallel;   /* the head's rows are cut over the ranks */
+    uint32_t jobs;         /* ranks that convert at once, over all processes that give this number; 0 = 2 */
+    int32_t layer_first;   /* slice of layers, as in keel_model_options */
+    int32_t layer_last;
+    bool layer_slice;
+    keel_cache_progress progress; /* or NULL */
+    void *user;
+} keel_convert_options;
+#define KEEL_CONVERT_OPTIONS_INITIALIZER                                                                               \
+    { .struct_size = sizeof(keel_convert_options), .layer_last = -1 }
+
+/* What came of it. */
+typedef struct keel_convert_result {
+    bool stored; /* false: the rank reads the checkpoint as it lies, nothing needs to be cached */
+    bool built;  /* now; false: it was there, and was verified */
+    uint32_t n_tensors;
+    uint64_t bytes; /* of the stored tensors */
+    char key[65];   /* with stored: the file is CACHE_DIR/KEY/rank{r}.safetensors */
+    char note[512]; /* why an entry that was there could not be used; "" without */
+} keel_convert_result;
+
+/* Makes sure that the cache holds a rank's converted weights, verified. Any number of threads and processes may do so
+ * at once. A cut that does not divide is KEEL_REFUSED. */
+keel_status keel_convert_rank(const keel_convert_options *options, keel_convert_result *result, keel_error *err);
+
+/* An entry of the weight cache. Strings live for the call. */
+typedef struct keel_cache_entry {
+    const char *key, *path; /* path: of the data */
+    const char *model;      /* the checkpoint's folder; "" when the manifest cannot be read, as with the next ones */
+    const char *architecture, *recipe, *head;
+    uint32_t tp, ep, rank, n_tensors;
+    uint64_t bytes;    /* of the data file */
+    int64_t created_s; /* since 1970; 0 when not known */
+    const char *state; /* "ready", "stale", "damaged", "incomplete" or "busy" (being made) */
+    const char *why;   /* of a state that is not ready; may be "" */
+} keel_cache_entry;
+/* Returning false ends the list. */
+typedef bool (*keel_on_cache_entry)(void *user, const keel_cache_entry *entry);
+
+/* The entries of a weight cache, sorted by model, tp and rank; verify: all data is read and its digests are compared. A
+ * missing folder has none. */
+keel_status keel_cache_list(const char *cache_dir, bool verify, keel_on_cache_entry each, void *user, keel_error *err);
 
 /* The machine's read bandwidth: `threads` threads sum `bytes` bytes of memory `repeats` times; *best gets the best
  * repeat in bytes a second. The ceiling that a decode step is held against. */

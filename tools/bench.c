@@ -108,7 +108,7 @@ static keel_status bench_run(const args *a, keel_error *err) {
     keel_model *model = NULL;
     keel_plan *plan = NULL;
     keel_status s = bench_open(&b, ctx->given ? ctx->counts : default_ctx, ctx->given ? ctx->n : 1, err);
-    if (s == KEEL_OK) s = model_args_open(a, false, false, &model, err);
+    if (s == KEEL_OK) s = model_args_open(a, 0, false, false, &model, err);
     if (s == KEEL_OK) s = make_plan(a, model, &b, &plan, err);
     if (s == KEEL_OK) s = measure(a, model, plan, &b, err);
     keel_session_close(b.session);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keel convert: a GGUF file becomes a checkpoint folder. */
+/* keel convert: a GGUF file becomes a checkpoint folder, or the weight cache is filled or listed. */
+#include "convert.h"
 #include "fail.h"
 #include "interrupt.h"
 #include "json_out.h"
@@ -64,9 +65,8 @@ static keel_status report(const args *a, const char *dtype, double seconds, keel
                       dtype, seconds);
 }
 
-static keel_status convert_run(const args *a, keel_error *err) {
+static keel_status convert_gguf(const args *a, keel_error *err) {
     const char *from = a->value[OPT_FROM_GGUF].text, *dtype = a->value[OPT_DTYPE].text;
-    if (!from) return args_refuse(a->verb, err, "--from-gguf: what to convert is missing");
     if (!a->n_operands) return args_refuse(a->verb, err, "no OUT_DIR: name the folder to make");
     if (!dtype) dtype = "bf16";
     progress_bar bar = {-1, out_progress_wanted()};
@@ -78,12 +78,55 @@ static keel_status convert_run(const args *a, keel_error *err) {
     return s == KEEL_OK ? report(a, dtype, wall_seconds() - start, err) : s;
 }
 
-static const option_id convert_options[] = {OPT_FROM_GGUF, OPT_DTYPE, OPT_JSON, OPT_HELP};
+/* The three things that the verb does, each by its option, and the options that go with it. */
+static const struct way {
+    option_id by;
+    keel_status (*run)(const args *a, keel_error *err);
+    option_id takes[10];
+    size_t n_takes;
+} ways[] = {
+    {OPT_BUILD_CACHE_ONLY, convert_cache, {OPT_TP, OPT_EP, OPT_RANK, OPT_HEAD, OPT_LAYERS, OPT_JOBS, OPT_CACHE_DIR}, 7},
+    {OPT_LIST, convert_list, {OPT_VERIFY, OPT_CACHE_DIR}, 2},
+    {OPT_FROM_GGUF, convert_gguf, {OPT_DTYPE}, 1},
+};
+
+static bool way_takes(const struct way *w, option_id id) {
+    if (id == w->by || id == OPT_JSON || id == OPT_HELP) return true;
+    for (size_t i = 0; i < w->n_takes; i++) {
+        if (w->takes[i] == id) return true;
+    }
+    return false;
+}
+
+static keel_status convert_run(const args *a, keel_error *err) {
+    const struct way *w = NULL;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways && !w; i++) {
+        if (a->value[ways[i].by].given) w = &ways[i];
+    }
+    if (!w) {
+        return args_refuse(a->verb, err,
+                           "--from-gguf: what to convert is missing (or --build-cache-only: fill the weight cache of "
+                           "MODEL; or --list)");
+    }
+    for (size_t i = 0; i < a->verb->n_options; i++) {
+        option_id id = a->verb->options[i];
+        if (a->value[id].given && !way_takes(w, id))
+            return args_refuse(a->verb, err, "--%s: does not go with --%s", option_table[id].name,
+                               option_table[w->by].name);
+    }
+    return w->run(a, err);
+}
+
+static const option_id convert_options[] = {
+    OPT_FROM_GGUF, OPT_DTYPE, OPT_BUILD_CACHE_ONLY, OPT_TP,   OPT_EP,     OPT_RANK, OPT_HEAD,
+    OPT_LAYERS,    OPT_JOBS,  OPT_CACHE_DIR,        OPT_LIST, OPT_VERIFY, OPT_JSON, OPT_HELP};
 const verb verb_convert = {
     .name = "convert",
-    .synopsis = "--from-gguf FILE OUT_DIR [options]",
-    .summary = "turn a GGUF file into a checkpoint folder in Hugging Face layout",
-    .example = "  keel convert --from-gguf SmolLM2-135M-Instruct.Q4_1.gguf smollm2\n",
+    .synopsis = "--from-gguf FILE OUT_DIR | MODEL --build-cache-only | --list [options]",
+    .summary = "turn a GGUF file into a checkpoint folder in Hugging Face layout; fill or list the weight cache",
+    .example = "  keel convert --from-gguf SmolLM2-135M-Instruct.Q4_1.gguf smollm2\n"
+               "  keel convert smollm2 --build-cache-only --tp 4 --jobs 2\n"
+               "  keel convert --list --verify\n",
     .max_operands = 1,
     .options = convert_options,
     .n_options = sizeof convert_options / sizeof *convert_options,

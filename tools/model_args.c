@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model_args.h"
 
+#include "cache_dir.h"
 #include "fail.h"
 #include "option_value.h"
 
@@ -27,25 +28,61 @@ static keel_status split_synth(const args *a, char **name, uint32_t *seed, keel_
     return *name ? KEEL_OK : fail_memory(err, "--synth");
 }
 
-keel_status model_args_open(const args *a, bool graph_only, bool sampling, keel_model **out, keel_error *err) {
-    const option_value *synth = &a->value[OPT_SYNTH], *layers = &a->value[OPT_LAYERS];
-    const char *folder = a->n_operands ? a->operand[0] : NULL;
-    if (folder && synth->given) return args_refuse(a->verb, err, "give MODEL or --synth, not both");
-    if (!folder && !synth->given) return args_refuse(a->verb, err, "no model: give a checkpoint folder or --synth");
+/* A file instead of a folder is a drawing or a graph; its weights are in --weights. */
+static keel_status take_source(const args *a, bool graph_only, keel_model_options *options, keel_error *err) {
+    const option_value *weights = &a->value[OPT_WEIGHTS];
+    const char *operand = a->n_operands ? a->operand[0] : NULL;
+    struct stat at;
+    options->path = operand;
+    if (!operand || stat(operand, &at) != 0 || S_ISDIR(at.st_mode)) {
+        if (weights->given)
+            return args_refuse(a->verb, err, "--weights goes with a drawing or a graph file, which %s is not",
+                               operand ? operand : "--synth");
+        return KEEL_OK;
+    }
+    options->graph = operand;
+    options->path = weights->text;
+    if (weights->given || graph_only) return KEEL_OK;
+    return args_refuse(a->verb, err, "%s: a graph has no weights; give --weights DIR, the checkpoint's folder",
+                       operand);
+}
+
+static void take_ranks(const args *a, uint32_t rank, keel_model_options *options) {
+    const char *head = a->value[OPT_HEAD].text;
+    options->tp = args_count32(a, OPT_TP, 1);
+    options->ep = args_count32(a, OPT_EP, 1);
+    options->rank = rank;
+    options->vocab_parallel = head && strcmp(head, "vocab-parallel") == 0;
+    options->jobs = args_count32(a, OPT_JOBS, 0);
+}
+
+static void take_layers(const args *a, keel_model_options *options) {
+    const option_value *layers = &a->value[OPT_LAYERS];
+    if (!layers->given) return;
+    options->layer_slice = true;
+    options->layer_first = (int32_t)layers->count;
+    options->layer_last = (int32_t)layers->last;
+}
+
+keel_status model_args_open(const args *a, uint32_t rank, bool graph_only, bool sampling, keel_model **out,
+                            keel_error *err) {
+    const option_value *synth = &a->value[OPT_SYNTH];
+    if (a->n_operands && synth->given) return args_refuse(a->verb, err, "give MODEL or --synth, not both");
+    if (!a->n_operands && !synth->given)
+        return args_refuse(a->verb, err, "no model: give a checkpoint folder or --synth");
     keel_model_options options = KEEL_MODEL_OPTIONS_INITIALIZER;
-    char *name = NULL;
-    if (synth->given) TRY(split_synth(a, &name, &options.synth_seed, err));
-    options.path = folder;
-    options.synth = name;
+    char *name = NULL, *cache = NULL;
     options.graph_only = graph_only;
     options.sampling = sampling;
-    if (layers->given) {
-        options.layer_slice = true;
-        options.layer_first = (int32_t)layers->count;
-        options.layer_last = (int32_t)layers->last;
-    }
-    keel_status s = keel_model_open(&options, out, err);
-    free(name);
+    TRY(take_source(a, graph_only, &options, err));
+    take_layers(a, &options);
+    take_ranks(a, rank, &options);
+    if (options.tp > 1 && options.path && !graph_only) TRY(cache_dir_of(a, &cache, err));
+    options.cache_dir = cache;
+    keel_status s = synth->given ? split_synth(a, &name, &options.synth_seed, err) : KEEL_OK;
+    options.synth = name;
+    if (s == KEEL_OK) s = keel_model_open(&options, out, err);
+    free(name), free(cache);
     return s;
 }
 

@@ -8,9 +8,14 @@
 /* The options that describe a plan, for the tables of verbs. */
 #define PLAN_OPTION_IDS OPT_WORKERS, OPT_BATCH, OPT_PAGE_TOKENS, OPT_KV_SPLITS, OPT_LEVER
 
-/* Opens the model that the operand or --synth names, with --layers. */
-keel_status model_args_open(const args *a, bool graph_only, bool sampling, keel_model **out, keel_error *err);
-/* What the command line calls the model: the folder, or the text of --synth. */
+/* The options that cut a model over ranks, and where packed weights are kept. */
+#define RANK_OPTION_IDS OPT_TP, OPT_EP, OPT_HEAD, OPT_CACHE_DIR, OPT_JOBS
+
+/* Opens rank `rank` of the model that the operand (a checkpoint folder, or a drawing or graph file with --weights) or
+ * --synth names, with --layers. Weights that must be packed go through the weight cache. */
+keel_status model_args_open(const args *a, uint32_t rank, bool graph_only, bool sampling, keel_model **out,
+                            keel_error *err);
+/* What the command line calls the model: the folder or file, or the text of --synth. */
 const char *model_args_name(const args *a);
 
 /* The plan options on the command line. Borrows from a. */

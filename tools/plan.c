@@ -4,6 +4,10 @@
 #include "model_args.h"
 #include "out.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 static keel_status print_model(const args *a, const keel_model *model, keel_error *err) {
     keel_model_info info;
     keel_model_info_get(model, &info);
@@ -15,8 +19,11 @@ static keel_status print_model(const args *a, const keel_model *model, keel_erro
 static keel_status print_plan(const keel_plan *plan, keel_error *err) {
     keel_plan_info p;
     TRY(keel_plan_info_get(plan, &p, err));
-    TRY(out_format(err, "plan      for %s: %u workers, batch %u%s\n", p.arch, p.workers, p.batch,
-                   p.complete ? "" : "; NOT complete: role bodies are missing, it cannot run"));
+    TRY(out_format(err, "plan      for %s: %u workers, batch %u\n", p.arch, p.workers, p.batch));
+    TRY(out_format(err, "complete  %s\n", p.complete ? "yes" : "no: role bodies are missing, it cannot run"));
+    if (p.tp > 1)
+        TRY(out_format(err, "ranks     this is rank %u of %u; %s of its activations are read by others\n", p.rank, p.tp,
+                       out_size(p.symmetric_bytes).text));
     TRY(out_format(err, "work      %u tasks in %u phases, %u events\n", p.n_tasks, p.n_phases, p.n_events));
     TRY(out_format(err, "a token   reads %s of weights and %s for each position before it, moves %s, %.3g GFLOP\n",
                    out_size(p.weight_bytes).text, out_size(p.kv_bytes_a_token).text, out_size(p.other_bytes).text,
@@ -39,26 +46,81 @@ static keel_status print_json(const keel_plan *plan, keel_error *err) {
     return out_text("\n", err);
 }
 
-static keel_status write_and_print(const args *a, const keel_model *model, const keel_plan *plan, keel_error *err) {
-    const char *path = a->value[OPT_OUTPUT].text;
-    if (path) TRY(keel_plan_save(plan, path, err));
-    if (args_flag(a, OPT_JSON)) return print_json(plan, err);
-    TRY(print_model(a, model, err));
-    TRY(print_plan(plan, err));
-    return path ? out_format(err, "written   %s\n", path) : KEEL_OK;
+/* The plans of all ranks; one that is shown, and perhaps the only one that is written. */
+typedef struct job {
+    const args *a;
+    uint32_t n, shown;
+    bool one; /* --rank */
+    keel_model **models;
+    keel_plan **plans;
+} job;
+
+/* FILE, or FILE.rank3. */
+static char *rank_path(const job *j, uint32_t rank) {
+    const char *path = j->a->value[OPT_OUTPUT].text;
+    size_t bytes = strlen(path) + 24;
+    char *text = malloc(bytes);
+    if (text && j->n == 1) snprintf(text, bytes, "%s", path);
+    if (text && j->n > 1) snprintf(text, bytes, "%s.rank%u", path, rank);
+    return text;
+}
+
+static keel_status write_plans(const job *j, keel_error *err) {
+    for (uint32_t r = 0; r < j->n; r++) {
+        if (j->one && r != j->shown) continue;
+        char *path = rank_path(j, r);
+        if (!path) return fail_memory(err, "plan");
+        keel_status s = keel_plan_save(j->plans[r], path, err);
+        if (s == KEEL_OK && !args_flag(j->a, OPT_JSON)) s = out_format(err, "written   %s\n", path);
+        free(path);
+        TRY(s);
+    }
+    return KEEL_OK;
+}
+
+static keel_status prove(const job *j, keel_error *err) {
+    char *report;
+    TRY(keel_plan_prove((const keel_plan *const *)j->plans, j->n, args_flag(j->a, OPT_ALLOW_ABSENT), &report, err));
+    if (!args_flag(j->a, OPT_JSON)) return print_text(report, err);
+    keel_free(report);
+    return KEEL_OK;
+}
+
+static keel_status write_and_print(const job *j, keel_error *err) {
+    bool json = args_flag(j->a, OPT_JSON);
+    const keel_plan *plan = j->plans[j->shown];
+    if (!json) TRY(print_model(j->a, j->models[j->shown], err));
+    if (!json) TRY(print_plan(plan, err));
+    if (args_flag(j->a, OPT_PROVE)) TRY(prove(j, err));
+    if (j->a->value[OPT_OUTPUT].text) TRY(write_plans(j, err));
+    return json ? print_json(plan, err) : KEEL_OK;
+}
+
+static keel_status make_plans(job *j, keel_error *err) {
+    keel_plan_options options = plan_args_options(j->a);
+    j->models = calloc(j->n, sizeof(keel_model *));
+    j->plans = calloc(j->n, sizeof(keel_plan *));
+    if (!j->models || !j->plans) return fail_memory(err, "plan");
+    for (uint32_t r = 0; r < j->n; r++) {
+        TRY(model_args_open(j->a, r, true, args_flag(j->a, OPT_SAMPLE), &j->models[r], err));
+        TRY(keel_plan_build(j->models[r], &options, &j->plans[r], err));
+    }
+    return KEEL_OK;
 }
 
 static keel_status plan_run(const args *a, keel_error *err) {
     const char *path = a->value[OPT_OUTPUT].text;
+    job j = {.a = a, .n = args_count32(a, OPT_TP, 1), .shown = args_count32(a, OPT_RANK, 0)};
+    j.one = a->value[OPT_RANK].given;
+    if (j.shown >= j.n) return args_refuse(a->verb, err, "--rank %u: of --tp %u ranks, counted from 0", j.shown, j.n);
     if (path) TRY(output_path_check(path, err));
-    keel_model *model = NULL;
-    keel_plan *plan = NULL;
-    keel_plan_options options = plan_args_options(a);
-    TRY(model_args_open(a, true, args_flag(a, OPT_SAMPLE), &model, err));
-    keel_status s = keel_plan_build(model, &options, &plan, err);
-    if (s == KEEL_OK) s = write_and_print(a, model, plan, err);
-    keel_plan_close(plan);
-    keel_model_close(model);
+    keel_status s = make_plans(&j, err);
+    if (s == KEEL_OK) s = write_and_print(&j, err);
+    for (uint32_t r = 0; r < j.n; r++) {
+        if (j.plans) keel_plan_close(j.plans[r]);
+        if (j.models) keel_model_close(j.models[r]);
+    }
+    free(j.plans), free(j.models);
     return s;
 }
 
@@ -78,14 +140,15 @@ static keel_status plan_show_run(const args *a, keel_error *err) {
     return s;
 }
 
-static const option_id plan_options[] = {OPT_SYNTH,  OPT_LAYERS,       OPT_ARCH,   PLAN_OPTION_IDS, OPT_MAX_SEQ,
-                                         OPT_SAMPLE, OPT_ALLOW_ABSENT, OPT_OUTPUT, OPT_JSON,        OPT_HELP};
+static const option_id plan_options[] = {
+    OPT_SYNTH, OPT_WEIGHTS, OPT_LAYERS, OPT_ARCH,   PLAN_OPTION_IDS,  OPT_MAX_SEQ, OPT_TP,   OPT_EP,
+    OPT_HEAD,  OPT_RANK,    OPT_PROVE,  OPT_SAMPLE, OPT_ALLOW_ABSENT, OPT_OUTPUT,  OPT_JSON, OPT_HELP};
 const verb verb_plan = {
     .name = "plan",
-    .synopsis = "MODEL|--synth GEOMETRY [options]",
+    .synopsis = "MODEL|GRAPH|--synth GEOMETRY [options]",
     .summary = "compile a model into a static plan",
-    .example = "  keel plan --synth qwen3-0.6b --workers 2 -o qwen3.plan\n"
-               "  keel plan show qwen3.plan\n",
+    .example = "  keel plan --synth qwen3-0.6b --workers 2 --prove -o qwen3.plan\n"
+               "  keel plan check qwen3.plan\n",
     .max_operands = 1,
     .options = plan_options,
     .n_options = sizeof plan_options / sizeof *plan_options,

@@ -4,6 +4,7 @@
 #include "interrupt.h"
 #include "model_args.h"
 #include "out.h"
+#include "ranks.h"
 #include "run_input.h"
 #include "run_report.h"
 #include "token_printer.h"
@@ -13,6 +14,7 @@
 
 typedef struct job {
     const args *a;
+    ranks ranks;
     run_input in;
     keel_model *model;
     keel_model_info info;
@@ -71,6 +73,7 @@ static keel_status open_session(job *j, keel_error *err) {
     keel_session_options options = KEEL_SESSION_OPTIONS_INITIALIZER;
     options.lanes = args_count32(j->a, OPT_LANES, 0);
     options.watchdog_s = args_count32(j->a, OPT_WATCHDOG, 0);
+    options.group = j->ranks.group[0] ? j->ranks.group : NULL;
     return keel_session_open(j->model, j->plan, &options, &j->session, err);
 }
 
@@ -106,10 +109,8 @@ static keel_status generate(job *j, keel_error *err) {
 }
 
 static keel_status prepare(job *j, keel_error *err) {
-    bool sampling = j->a->value[OPT_TEMPERATURE].real > 0, print = !args_flag(j->a, OPT_JSON);
-    TRY(run_input_check(j->a, err));
-    TRY(run_input_read(j->a, &j->in, err));
-    TRY(model_args_open(j->a, false, sampling, &j->model, err));
+    bool sampling = j->a->value[OPT_TEMPERATURE].real > 0, print = !args_flag(j->a, OPT_JSON) && !j->ranks.rank;
+    TRY(model_args_open(j->a, j->ranks.rank, false, sampling, &j->model, err));
     keel_model_info_get(j->model, &j->info);
     TRY(run_input_encode(j->a, j->model, &j->info, &j->in, err));
     TRY(make_plan(j, err));
@@ -120,7 +121,7 @@ static keel_status prepare(job *j, keel_error *err) {
 
 static keel_status finish(job *j, keel_error *err) {
     keel_status streamed = token_printer_end(&j->printer);
-    if (streamed != KEEL_OK && streamed != KEEL_ABORTED) return streamed;
+    if (j->ranks.rank > 0 || (streamed != KEEL_OK && streamed != KEEL_ABORTED)) return streamed;
     run_facts facts = {j->a, j->plan, &j->in, &j->printer, &j->result, j->logits, j->info.vocab};
     TRY(run_report_save(&facts, err));
     if (streamed != KEEL_OK) return fail_quietly(err, streamed);
@@ -130,28 +131,36 @@ static keel_status finish(job *j, keel_error *err) {
     return fail_quietly(err, KEEL_ABORTED);
 }
 
+static keel_status run_rank(job *j, keel_error *err) {
+    keel_status s = prepare(j, err);
+    if (s == KEEL_OK) s = generate(j, err);
+    if (s == KEEL_OK) s = finish(j, err);
+    keel_session_close(j->session);
+    token_printer_close(&j->printer);
+    keel_plan_close(j->plan);
+    keel_model_close(j->model);
+    free(j->logits);
+    return s;
+}
+
 static keel_status run_run(const args *a, keel_error *err) {
     job j = {.a = a};
-    keel_status s = prepare(&j, err);
-    if (s == KEEL_OK) s = generate(&j, err);
-    if (s == KEEL_OK) s = finish(&j, err);
-    keel_session_close(j.session);
-    token_printer_close(&j.printer);
-    keel_plan_close(j.plan);
-    keel_model_close(j.model);
+    keel_status s = run_input_check(a, err);
+    if (s == KEEL_OK) s = run_input_read(a, &j.in, err); /* standard input can be read once */
+    if (s == KEEL_OK) s = ranks_start(a, &j.ranks, err);
+    if (s == KEEL_OK && !j.ranks.parent) s = run_rank(&j, err);
     run_input_close(&j.in);
-    free(j.logits);
     return s;
 }
 
 static const option_id run_options[] = {
-    OPT_SYNTH,          OPT_PROMPT,      OPT_PROMPT_FILE,   OPT_TOKENS,      OPT_CHAT,   OPT_SYSTEM,
-    OPT_MAX_NEW_TOKENS, OPT_IGNORE_EOS,  OPT_TEMPERATURE,   OPT_TOP_K,       OPT_TOP_P,  OPT_SEED,
-    OPT_LAYERS,         OPT_SAVE_TOKENS, OPT_TEACHER_FORCE, OPT_SAVE_LOGITS, OPT_DEVICE, OPT_PLAN,
-    PLAN_OPTION_IDS,    OPT_MAX_SEQ,     OPT_LANES,         OPT_WATCHDOG,    OPT_JSON,   OPT_HELP};
+    OPT_SYNTH,       OPT_PROMPT,      OPT_PROMPT_FILE,   OPT_TOKENS,      OPT_CHAT,   OPT_SYSTEM,  OPT_MAX_NEW_TOKENS,
+    OPT_IGNORE_EOS,  OPT_TEMPERATURE, OPT_TOP_K,         OPT_TOP_P,       OPT_SEED,   OPT_WEIGHTS, OPT_LAYERS,
+    RANK_OPTION_IDS, OPT_SAVE_TOKENS, OPT_TEACHER_FORCE, OPT_SAVE_LOGITS, OPT_DEVICE, OPT_PLAN,    PLAN_OPTION_IDS,
+    OPT_MAX_SEQ,     OPT_LANES,       OPT_WATCHDOG,      OPT_JSON,        OPT_HELP};
 const verb verb_run = {
     .name = "run",
-    .synopsis = "MODEL|--synth GEOMETRY --prompt TEXT|--prompt-file FILE|--tokens ID,... [options]",
+    .synopsis = "MODEL|GRAPH --weights DIR|--synth GEOMETRY --prompt TEXT|--prompt-file FILE|--tokens ID,... [options]",
     .summary = "generate text or tokens from a checkpoint",
     .example = "  keel run smollm2 --chat --prompt \"Why is the sky blue?\" --max-new-tokens 64\n"
                "  keel run --synth tiny-qwen3:7 --tokens 1,2,3 --save-tokens out.json\n",

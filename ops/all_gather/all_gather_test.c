@@ -2,31 +2,17 @@
 #include "all_gather.h"
 
 #include "support/op_cases.h"
+#include "support/rank_cases.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <string.h>
 
 #include <cmocka.h>
 
 /* Columns of the output when each of `tp` ranks has n and the whole `cols`; 0 when refused. */
 static int64_t columns_of(int64_t n, uint32_t tp, double cols) {
-    keel_error err = KEEL_ERROR_INITIALIZER;
-    build b;
-    graph *g = NULL;
-    assert_int_equal(build_begin(&b, "test", "test", DTYPE_F32, &err), KEEL_OK);
-    b.g->tp = tp;
-    op_spec spec = {.kind = "all_gather", .name = "it", .in = {build_input(&b, "x", n)}, .attr = {{"cols", cols}}};
-    int out = build_op(&b, spec);
-    if (build_finish(&b, &g) != KEEL_OK) {
-        assert_non_null(strstr(err.detail, "it: cols"));
-        return 0;
-    }
-    const graph_tensor *t = graph_tensor_at(g, out);
-    assert_true(t->rank == 2 && t->dim[0] == GRAPH_M);
-    int64_t width = t->dim[1];
-    graph_close(g);
-    return width;
+    op_spec spec = {.kind = "all_gather", .in = {(int)n}, .attr = {{"cols", cols}}};
+    return rank_columns(spec, (rank_world){.tp = tp, .ep = 1}, "it: cols");
 }
 
 static void padding_is_less_than_a_column_a_rank(void **state) {
@@ -53,8 +39,20 @@ static void bad_shapes(void **state) {
     op_refuses((op_spec){.kind = "all_gather", .in = {4}, .attr = {{"cols", 3}}}, KEEL_FORMAT, "cols 3");
 }
 
+static void tasks(void **state) {
+    (void)state;
+    static const int n[] = {1, 17, 1001, 40000};
+    for (size_t i = 0; i < sizeof n / sizeof *n; i++) {
+        for (int padding = 0; padding <= 3; padding += 3) {
+            op_spec spec = {.kind = "all_gather", .in = {n[i]}, .attr = {{"cols", 4 * n[i] - padding}}};
+            rank_tiles(spec, (rank_world){.tp = 4, .ep = 1, .rank = 2, .workers = 3});
+            rank_tiles(spec, (rank_world){.tp = 4, .ep = 1, .rank = 0, .workers = 1});
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(padding_is_less_than_a_column_a_rank),
-                                       cmocka_unit_test(bad_shapes)};
+                                       cmocka_unit_test(bad_shapes), cmocka_unit_test(tasks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

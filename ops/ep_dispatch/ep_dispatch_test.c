@@ -2,32 +2,16 @@
 #include "ep_dispatch.h"
 
 #include "support/op_cases.h"
+#include "support/rank_cases.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <string.h>
 
 #include <cmocka.h>
 
-/* Columns of the output; 0 when refused. */
-static int64_t columns_of(int64_t n, int64_t experts, uint32_t tp, uint32_t ep) {
-    keel_error err = KEEL_ERROR_INITIALIZER;
-    build b;
-    graph *g = NULL;
-    assert_int_equal(build_begin(&b, "test", "test", DTYPE_F32, &err), KEEL_OK);
-    b.g->tp = tp;
-    b.g->ep = ep;
-    op_spec spec = {.kind = "ep_dispatch", .name = "it"};
-    spec.in[0] = build_input(&b, "x", n);
-    spec.in[1] = build_input(&b, "w", experts);
-    int out = build_op(&b, spec);
-    if (build_finish(&b, &g) != KEEL_OK) {
-        assert_non_null(strstr(err.detail, "input 1 (w) must be [M, experts]"));
-        return 0;
-    }
-    int64_t width = graph_tensor_at(g, out)->dim[1];
-    graph_close(g);
-    return width;
+static int64_t columns_of(int n, int experts, uint32_t tp, uint32_t ep) {
+    op_spec spec = {.kind = "ep_dispatch", .in = {n, experts}};
+    return rank_columns(spec, (rank_world){.tp = tp, .ep = ep}, "input 1 (w) must be [M, experts]");
 }
 
 static void shapes(void **state) {
@@ -42,7 +26,17 @@ static void bad_shapes(void **state) {
     op_refuses((op_spec){.kind = "ep_dispatch", .in = {4}}, KEEL_FORMAT, "takes 2 to 2 inputs");
 }
 
+static void tasks(void **state) {
+    (void)state;
+    static const int n[] = {1, 17, 1001, 20000};
+    for (size_t i = 0; i < sizeof n / sizeof *n; i++) {
+        op_spec spec = {.kind = "ep_dispatch", .in = {n[i], 64}};
+        rank_tiles(spec, (rank_world){.tp = 8, .ep = 2, .rank = 5, .workers = 3});
+        rank_tiles(spec, (rank_world){.tp = 8, .ep = 8, .rank = 7, .workers = 1});
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(shapes), cmocka_unit_test(bad_shapes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(shapes), cmocka_unit_test(bad_shapes), cmocka_unit_test(tasks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,31 +2,16 @@
 #include "reduce_scatter.h"
 
 #include "support/op_cases.h"
+#include "support/rank_cases.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <string.h>
 
 #include <cmocka.h>
 
-/* Columns of the output over `tp` ranks, 0 when refused with these words. */
-static int64_t columns_of(int64_t cols, uint32_t tp, const char *words) {
-    keel_error err = KEEL_ERROR_INITIALIZER;
-    build b;
-    graph *g = NULL;
-    assert_int_equal(build_begin(&b, "test", "test", DTYPE_F32, &err), KEEL_OK);
-    b.g->tp = tp;
-    op_spec spec = {.kind = "reduce_scatter", .name = "it", .in = {build_input(&b, "x", cols)}};
-    int out = build_op(&b, spec);
-    if (build_finish(&b, &g) != KEEL_OK) {
-        if (!words || !strstr(err.detail, words)) fail_msg("%s", err.detail);
-        return 0;
-    }
-    const graph_tensor *t = graph_tensor_at(g, out);
-    assert_true(t->rank == 2 && t->dim[0] == GRAPH_M);
-    int64_t n = t->dim[1];
-    graph_close(g);
-    return n;
+static int64_t columns_of(int cols, uint32_t tp, const char *words) {
+    op_spec spec = {.kind = "reduce_scatter", .in = {cols}};
+    return rank_columns(spec, (rank_world){.tp = tp, .ep = 1}, words);
 }
 
 static void shapes(void **state) {
@@ -43,7 +28,19 @@ static void bad_shapes(void **state) {
     op_refuses((op_spec){.kind = "reduce_scatter", .in = {4, 4}}, KEEL_FORMAT, "takes 1 to 1 inputs");
 }
 
+static void tasks(void **state) {
+    (void)state;
+    static const int cols[] = {8, 40, 8 * 1001, 8 * 40000};
+    for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
+        op_spec spec = {.kind = "reduce_scatter", .in = {cols[i]}};
+        for (uint32_t rank = 0; rank < 8; rank += 7) {
+            rank_tiles(spec, (rank_world){.tp = 8, .ep = 1, .rank = rank, .workers = 3});
+        }
+        rank_tiles(spec, (rank_world){.tp = 2, .ep = 1, .rank = 1, .workers = 1});
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(shapes), cmocka_unit_test(bad_shapes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(shapes), cmocka_unit_test(bad_shapes), cmocka_unit_test(tasks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

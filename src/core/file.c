@@ -8,13 +8,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { FILE_WRITER_BUFFER_BYTES = 1 << 20 };
 
-static keel_status regular_open(const char *path, int *fd, size_t *bytes, keel_error *err) {
+static int64_t nanoseconds(struct timespec t) { return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec; }
+
+static file_id id_of(const struct stat *st) {
+    return (file_id){(uint64_t)st->st_size, st->st_ino, nanoseconds(st->st_mtim), nanoseconds(st->st_ctim)};
+}
+
+static keel_status regular_open(const char *path, int *fd, file_id *id, keel_error *err) {
     int f = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) /* a FIFO must not block */;
     if (f < 0) return error_errno(err, path, "open");
     struct stat st;
@@ -28,18 +35,26 @@ static keel_status regular_open(const char *path, int *fd, size_t *bytes, keel_e
         return error_set(err, KEEL_IO, "%s: not a regular file", path);
     }
     *fd = f;
-    *bytes = (size_t)st.st_size;
+    *id = id_of(&st);
+    return KEEL_OK;
+}
+
+keel_status file_identify(const char *path, file_id *out, keel_error *err) {
+    struct stat st;
+    if (stat(path, &st) != 0) return error_errno(err, path, "look at");
+    *out = id_of(&st);
     return KEEL_OK;
 }
 
 keel_status file_map_open(const char *path, file_map *out, keel_error *err) {
-    int fd;
-    size_t bytes;
-    KEEL_TRY(regular_open(path, &fd, &bytes, err));
+    int fd = -1;
+    file_id id = {0};
+    KEEL_TRY(regular_open(path, &fd, &id, err));
+    size_t bytes = (size_t)id.bytes;
     void *p = bytes ? mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
     keel_status s = p == MAP_FAILED ? error_errno(err, path, "map") : KEEL_OK;
     close(fd);
-    if (s == KEEL_OK) *out = (file_map){p, bytes};
+    if (s == KEEL_OK) *out = (file_map){p, bytes, id};
     return s;
 }
 
@@ -49,9 +64,10 @@ void file_map_close(file_map *m) {
 }
 
 keel_status file_read(const char *path, size_t max_bytes, char **out, size_t *out_bytes, keel_error *err) {
-    int fd;
-    size_t bytes, got = 0;
-    KEEL_TRY(regular_open(path, &fd, &bytes, err));
+    int fd = -1;
+    file_id id = {0};
+    KEEL_TRY(regular_open(path, &fd, &id, err));
+    size_t bytes = (size_t)id.bytes, got = 0;
     char *p = bytes > max_bytes ? NULL : mem_alloc(bytes + 1);
     keel_status s = KEEL_OK;
     if (bytes > max_bytes) {
@@ -170,6 +186,61 @@ keel_status file_write(const char *path, const void *data, size_t bytes, keel_er
     keel_status s = file_writer_put(&w, data, bytes, err);
     if (s == KEEL_OK) return file_writer_commit(&w, err);
     file_writer_abandon(&w);
+    return s;
+}
+
+static keel_status lock_open(const char *path, int *fd, keel_error *err) {
+    int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    *fd = open(path, O_RDWR | O_CREAT | flags, 0644);
+    /* Somebody else's file, or a file system for reading, can be locked all the same. */
+    if (*fd < 0 && (errno == EACCES || errno == EROFS || errno == EPERM)) *fd = open(path, O_RDONLY | flags);
+    return *fd < 0 ? error_errno(err, path, "open the lock file") : KEEL_OK;
+}
+
+/* The file locked is still the one at path: else its folder was removed meanwhile, and others lock a new one. */
+static bool lock_in_place(int fd, const char *path) {
+    struct stat mine, there;
+    return fstat(fd, &mine) == 0 && stat(path, &there) == 0 && mine.st_ino == there.st_ino &&
+           mine.st_dev == there.st_dev;
+}
+
+keel_status file_lock_try(const char *path, bool shared, file_lock *out, bool *taken, keel_error *err) {
+    int fd, got;
+    KEEL_TRY(lock_open(path, &fd, err));
+    do got = flock(fd, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB);
+    while (got != 0 && errno == EINTR);
+    keel_status s = got != 0 && errno != EWOULDBLOCK ? error_errno(err, path, "lock") : KEEL_OK;
+    *taken = got == 0 && lock_in_place(fd, path);
+    if (*taken)
+        out->fd = fd;
+    else
+        close(fd);
+    return s;
+}
+
+void file_lock_release(file_lock *l) {
+    if (l->fd >= 0) close(l->fd);
+    l->fd = -1;
+}
+
+keel_status folders_make(const char *path, keel_error *err) {
+    if (file_is_dir(path)) return KEEL_OK;
+    size_t n = strlen(path);
+    char *part = mem_alloc(n + 1);
+    if (!part) return KEEL_NOMEM_AT(err, path);
+    memcpy(part, path, n + 1);
+    keel_status s = KEEL_OK;
+    for (size_t i = 1; i <= n && s == KEEL_OK; i++) {
+        if (part[i] != '/' && part[i]) continue;
+        part[i] = '\0';
+        if (mkdir(part, 0755) != 0 && !file_is_dir(part)) {
+            s = errno == EEXIST || errno == ENOTDIR
+                    ? error_set(err, KEEL_USAGE, "%s: is in the way of a folder; remove it or name another", part)
+                    : error_errno(err, part, "create the folder");
+        }
+        part[i] = path[i];
+    }
+    mem_free(part);
     return s;
 }
 

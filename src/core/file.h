@@ -5,9 +5,16 @@
 
 #include "core/error.h"
 
+/* What tells one version of a file from another without reading it. */
+typedef struct file_id {
+    uint64_t bytes, inode;
+    int64_t mtime_ns, ctime_ns;
+} file_id;
+
 typedef struct file_map {
     const uint8_t *data; /* NULL for an empty file */
     size_t bytes;
+    file_id id; /* of what is mapped, taken before the first byte is read */
 } file_map;
 
 /* Maps a regular file read-only. A directory, a missing or unreadable file is an error naming path. */
@@ -36,6 +43,22 @@ keel_status file_writer_commit(file_writer *w, keel_error *err);
 void file_writer_abandon(file_writer *w);
 /* One-call form. */
 keel_status file_write(const char *path, const void *data, size_t bytes, keel_error *err);
+
+/* An advisory lock on a file made for it (flock): the kernel frees it when the holder dies, in whatever way. */
+typedef struct file_lock {
+    int fd; /* -1: none */
+} file_lock;
+
+/* Makes the file where it can and locks it, for itself or shared with others; *taken tells whether that went, out
+ * counts only then. Never waits. */
+keel_status file_lock_try(const char *path, bool shared, file_lock *out, bool *taken, keel_error *err);
+/* A no-op without a lock. The file stays: removing it would let two holders in. */
+void file_lock_release(file_lock *l);
+
+/* Makes a folder and those above it; one that is there is fine. */
+keel_status folders_make(const char *path, keel_error *err);
+/* The identity of what lies at path. */
+keel_status file_identify(const char *path, file_id *out, keel_error *err);
 
 /* Joins with one slash; free with keel_free(); NULL when memory is short. */
 char *path_join(const char *dir, const char *name);

@@ -211,7 +211,7 @@ KP_FN int kp_storer_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
 #if KP_FAULT == KP_FAULT_EARLY_RELEASE
     if (c->lane == 0) kp_release(c, t);
 #endif
-    if (c->lane == 0 && t->trigger != KP_NONE) kp_add_release(&c->worker->launch->events[t->trigger].count, 1);
+    if (c->lane == 0 && t->trigger != KP_NONE) kp_signal(c, t->trigger);
     return 1;
 }
 

@@ -9,8 +9,9 @@
 #include "plan/plan.h"
 
 struct keel_model {
-    char *path; /* folder; NULL for synthetic weights */
-    graph *graph;
+    char *path;           /* folder; NULL for synthetic weights */
+    graph *global;        /* global shapes */
+    graph *graph;         /* this rank's */
     weights *weights;     /* NULL with graph_only */
     tokenizer *tokenizer; /* NULL without tokenizer.json */
     int32_t *stop_ids;
@@ -25,7 +26,12 @@ struct keel_plan {
 struct keel_session {
     const keel_model *model;
     session *session;
+    rank_group *group; /* NULL without other ranks */
 };
+
+/* Before a session: the plan of a single rank is proved; of several, rank 0 makes the plans of all, compares them with
+ * what the ranks published in the group, and proves them together. */
+keel_status api_prove_session(const keel_model *m, const keel_plan *k, rank_group *group, keel_error *err);
 
 /* Copies a caller's option struct of `size` bytes into mine, which is zeroed: an older, shorter one leaves the fields
  * it does not know at their defaults; one that is longer (or has no size) is KEEL_USAGE. */

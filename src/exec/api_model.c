@@ -6,6 +6,7 @@
 #include "core/mem.h"
 #include "graph/geometry.h"
 #include "graph/model.h"
+#include "graph/shard.h"
 #include "load/chat.h"
 
 #include <string.h>
@@ -96,6 +97,20 @@ static keel_status open_tokenizer(keel_model *m, keel_error *err) {
     return s;
 }
 
+/* The types of the weights are the checkpoint's; the global graph takes them over, so that the plans of other ranks
+ * come out as they make them. */
+static keel_status bind_weights(keel_model *m, keel_error *err) {
+    KEEL_TRY(weights_bind(m->weights, m->graph, err));
+    for (int i = 1; i <= m->global->n_tensors; i++) {
+        graph_tensor *t = &m->global->tensors[i];
+        for (int k = 1; k <= m->graph->n_tensors && t->kind == TENSOR_WEIGHT; k++) {
+            const graph_tensor *own = graph_tensor_at(m->graph, k);
+            if (own->kind == TENSOR_WEIGHT && strcmp(own->key, t->key) == 0) t->dtype = own->dtype;
+        }
+    }
+    return KEEL_OK;
+}
+
 static keel_status open_parts(keel_model *m, const keel_model_options *o, const json_t *config, const char *file,
                               keel_error *err) {
     model_options mo = {.layer_first = 0, .layer_last = -1, .sample = o->sampling};
@@ -103,7 +118,9 @@ static keel_status open_parts(keel_model *m, const keel_model_options *o, const 
         mo.layer_first = o->layer_first;
         mo.layer_last = o->layer_last;
     }
-    KEEL_TRY(model_build(config, file, &mo, &m->graph, err));
+    shard_options so = {.tp = o->tp, .ep = o->ep, .rank = o->rank, .vocab_parallel = o->vocab_parallel};
+    KEEL_TRY(model_build(config, file, &mo, &m->global, err));
+    KEEL_TRY(graph_shard(m->global, &so, &m->graph, err));
     if (o->graph_only) return KEEL_OK;
     if (m->path) {
         KEEL_TRY(generation_config(m, err));
@@ -111,7 +128,7 @@ static keel_status open_parts(keel_model *m, const keel_model_options *o, const 
     }
     KEEL_TRY(take_stop_ids(m, file, config, err));
     KEEL_TRY(m->path ? weights_open(m->path, &m->weights, err) : weights_open_synth(o->synth_seed, &m->weights, err));
-    return weights_bind(m->weights, m->graph, err);
+    return bind_weights(m, err);
 }
 
 /* A plan depends on the weights' types: with graph_only they are read from the checkpoint's headers where there is one.
@@ -119,7 +136,7 @@ static keel_status open_parts(keel_model *m, const keel_model_options *o, const 
 static keel_status plan_types(keel_model *m, keel_error *err) {
     keel_error ignored = KEEL_ERROR_INITIALIZER;
     if (!m->path || weights_open(m->path, &m->weights, &ignored) != KEEL_OK) return KEEL_OK;
-    return weights_bind(m->weights, m->graph, err);
+    return bind_weights(m, err);
 }
 
 keel_status keel_model_open(const keel_model_options *given, keel_model **out, keel_error *err) {
@@ -159,6 +176,7 @@ void keel_model_close(keel_model *m) {
     weights_close(m->weights);
     tokenizer_close(m->tokenizer);
     graph_close(m->graph);
+    graph_close(m->global);
     mem_free(m->stop_ids);
     mem_free(m->path);
     mem_free(m);

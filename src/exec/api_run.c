@@ -94,6 +94,9 @@ keel_status keel_plan_info_get(const keel_plan *k, keel_plan_info *out, keel_err
     const plan *p = k->plan;
     plan_cost cost = plan_total_cost(p);
     keel_plan_info info = {.arch = p->arch,
+                           .tp = p->tp,
+                           .rank = p->rank,
+                           .symmetric_bytes = p->symmetric_bytes,
                            .workers = p->workers,
                            .batch = p->m_max,
                            .max_seq = p->max_seq,
@@ -116,48 +119,40 @@ keel_status keel_plan_info_get(const keel_plan *k, keel_plan_info *out, keel_err
     return KEEL_OK;
 }
 
-/* Until a plan of any origin can be proved, only a plan that this build makes of this model itself is run: it is made
- * again and compared, bytes against bytes. */
-static keel_status plan_belongs(const keel_model *m, const keel_plan *k, keel_error *err) {
-    if (k->made_for == m) return KEEL_OK;
+/* How long a rank waits for the others to come: they may have weights to load or to convert. */
+enum { GROUP_TIMEOUT_S = 3600 };
+
+/* Opens the group and the session in it. */
+static keel_status open_session(keel_session *s, const keel_plan *k, const keel_session_options *o, keel_error *err) {
+    const keel_model *m = s->model;
     const plan *p = k->plan;
-    plan_options o = {.arch = p->arch,
-                      .workers = p->workers,
-                      .m_max = p->m_max,
-                      .max_seq = p->max_seq,
-                      .page_tokens = p->page_tokens,
-                      .kv_splits = p->kv_splits,
-                      .allow_absent = true,
-                      .levers = p->levers,
-                      .n_levers = p->n_levers};
-    char have[PLAN_HASH_HEX], want[PLAN_HASH_HEX];
-    plan *again;
-    KEEL_TRY(plan_hash(p, have, err));
-    KEEL_TRY(plan_build(m->graph, &o, &again, err));
-    keel_status s = plan_hash(again, want, err);
-    plan_close(again);
-    if (s != KEEL_OK || strcmp(have, want) == 0) return s;
-    return error_set(
-        err, KEEL_USAGE,
-        "the plan was not made for this model (%s, %u layers) by this build (sha256 %.16s…, made again %.16s…); "
-        "make it again with keel plan",
-        m->graph->architecture, (unsigned)m->graph->n_layers, have, want);
+    session_options so = {.lanes = o->lanes, .seed = o->seed, .page_seed = o->page_seed, .watchdog_s = o->watchdog_s};
+    if (k->made_for != m) KEEL_TRY(plan_fits(p, m->graph, err));
+    if (p->tp > 1) {
+        if (!o->group)
+            return error_set(err, KEEL_USAGE, "the plan is for rank %u of %u; name the group of ranks it runs in",
+                             p->rank, p->tp);
+        KEEL_TRY(rank_group_open(o->group, p->tp, p->rank, session_rank_bytes(p), GROUP_TIMEOUT_S, &s->group, err));
+        so.group = s->group;
+    }
+    keel_status status = api_prove_session(m, k, s->group, err);
+    if (status == KEEL_OK) status = session_open(p, m->weights, &so, &s->session, err);
+    if (status == KEEL_OK && s->group) status = rank_group_barrier(s->group, err);
+    if (status != KEEL_OK && s->group) rank_group_abort(s->group, "could not open its session");
+    return status;
 }
 
 keel_status keel_session_open(const keel_model *m, const keel_plan *k, const keel_session_options *given,
                               keel_session **out, keel_error *err) {
     API_TAKE(keel_session_options, taken, given, err);
-    const keel_session_options *o = &taken;
     if (!m->weights)
         return error_set(err, KEEL_USAGE, "the model was opened without weights (graph_only); open it whole to run");
-    KEEL_TRY(plan_belongs(m, k, err));
     keel_session *s = mem_calloc(1, sizeof *s);
     if (!s) return KEEL_NOMEM_AT(err, "session");
     s->model = m;
-    session_options so = {.lanes = o->lanes, .seed = o->seed, .page_seed = o->page_seed, .watchdog_s = o->watchdog_s};
-    keel_status status = session_open(k->plan, m->weights, &so, &s->session, err);
+    keel_status status = open_session(s, k, &taken, err);
     if (status != KEEL_OK) {
-        mem_free(s);
+        keel_session_close(s);
         return status;
     }
     *out = s;
@@ -167,6 +162,7 @@ keel_status keel_session_open(const keel_model *m, const keel_plan *k, const kee
 void keel_session_close(keel_session *s) {
     if (!s) return;
     session_close(s->session);
+    rank_group_close(s->group);
     mem_free(s);
 }
 

@@ -55,7 +55,7 @@ static keel_status bind_buffer(session *s, const weights *w, uint32_t i, uint64_
     dtype type = DTYPE_COUNT;
     switch (b->kind) {
     case BUFFER_WEIGHT:
-        s->buffer[i] = (void *)(uintptr_t)weights_find(w, b->key, &type);
+        s->buffer[i] = (void *)(uintptr_t)weights_find(w, b->name, &type);
         if (!s->buffer[i])
             return error_set(err, KEEL_MISSING, "%s: the plan needs it and the model does not have it", b->key);
         if (type != b->dtype) {

@@ -10,9 +10,9 @@ typedef struct drawing_options {
 } drawing_options;
 
 /* Reads the bytes of a drawing (XML, plain or with compressed pages) and builds the graph through graph/build.h, as a
- * model's builder would. file stands in messages; o NULL: no options. *out is the caller's (graph_close). All deviations
- * from the format are named at once, one line each with page, cell id and label, mostly KEEL_FORMAT; KEEL_RANGE where a
- * limit is passed; text that is no drawing at all is one message. */
+ * model's builder would. file stands in messages; o NULL: no options. *out is the caller's (graph_close). All
+ * deviations from the format are named at once, one line each with page, cell id and label, mostly KEEL_FORMAT;
+ * KEEL_RANGE where a limit is passed; text that is no drawing at all is one message. */
 keel_status drawing_read(const char *file, const char *data, size_t bytes, const drawing_options *o, graph **out,
                          keel_error *err);
 

@@ -410,6 +410,13 @@ void safetensors_close(safetensors *s) {
     mem_free(s);
 }
 
+const file_id *safetensors_file_id(const safetensors *s, const safetensor *t) {
+    const uint8_t *at = t->data;
+    size_t i = 0;
+    while (i + 1 < s->n_maps && (at < s->maps[i].data || at > s->maps[i].data + s->maps[i].bytes)) i++;
+    return &s->maps[i].id;
+}
+
 size_t safetensors_count(const safetensors *s) { return s->count; }
 
 const safetensor *safetensors_at(const safetensors *s, size_t i) { return i < s->count ? &s->tensors[i] : NULL; }

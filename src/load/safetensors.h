@@ -5,6 +5,7 @@
 
 #include "core/dtype.h"
 #include "core/error.h"
+#include "core/file.h"
 
 enum { SAFETENSORS_MAX_RANK = 8 };
 
@@ -35,6 +36,9 @@ size_t safetensors_count(const safetensors *s);
 const safetensor *safetensors_at(const safetensors *s, size_t i);
 /* NULL when absent. */
 const safetensor *safetensors_find(const safetensors *s, const char *name);
+
+/* Identity of the mapped file that the tensor of an opened folder or file lies in. */
+const file_id *safetensors_file_id(const safetensors *s, const safetensor *t);
 
 /* The parser alone, over bytes that outlive *out: for fuzzing and tests. `file` stands in messages. */
 keel_status safetensors_parse(const char *file, const uint8_t *data, size_t bytes, safetensors **out, keel_error *err);

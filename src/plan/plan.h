@@ -132,6 +132,10 @@ keel_status plan_build(const graph *g, const plan_options *options, plan **out, 
 keel_status plan_graph(const plan *p, graph **out, keel_error *err);
 void plan_close(plan *p);
 
+/* Is the plan of this rank's graph: the same ops, attributes, tensors and constants? KEEL_USAGE names the first
+ * difference. */
+keel_status plan_fits(const plan *p, const graph *g, keel_error *err);
+
 /* Names every body that is missing for a needed role on the plan's arch: KEEL_REFUSED with the list; KEEL_OK if
  * complete. */
 keel_status plan_check_bodies(const plan *p, keel_error *err);

@@ -153,7 +153,6 @@ static keel_status take_facts(const plan *p, graph *g, keel_error *err) {
     g->vocab = (int64_t)p->vocab;
     g->hidden = (int64_t)p->hidden;
     g->sampling = p->sampling;
-    g->tp = p->tp, g->ep = p->ep, g->rank = p->rank;
     g->vocab_parallel = p->vocab_parallel;
     g->logits = p->logits == KP_NONE ? 0 : tensor_of(p->logits);
     for (int i = 0; i < g->n_ops && !g->step; i++) {
@@ -167,6 +166,7 @@ static keel_status fill_graph(const plan *p, graph *g, keel_error *err) {
     g->ops = mem_calloc((size_t)p->n_instances + 1, sizeof *g->ops);
     if (!g->tensors || !g->ops) return KEEL_NOMEM_AT(err, "plan");
     g->tensors[0] = (graph_tensor){.name = "none", .producer = -1};
+    g->tp = p->tp, g->ep = p->ep, g->rank = p->rank; /* the shape rules of collectives ask */
     KEEL_TRY(take_tensors(p, g, err));
     for (uint32_t i = 0; i < p->n_instances; i++) KEEL_TRY(take_op(p, i, g, err));
     return take_facts(p, g, err);
@@ -182,6 +182,58 @@ keel_status plan_graph(const plan *p, graph **out, keel_error *err) {
     }
     *out = g;
     return KEEL_OK;
+}
+
+static bool same_bound(const graph *a, const graph *b, const int *x, const int *y, int n) {
+    for (int i = 0; i < n; i++) {
+        if (!x[i] != !y[i]) return false;
+        if (x[i] && strcmp(graph_tensor_at(a, x[i])->name, graph_tensor_at(b, y[i])->name) != 0) return false;
+    }
+    return true;
+}
+
+static bool same_op(const graph *a, const graph *b, const graph_op *x, const graph_op *y) {
+    if (x->desc != y->desc || strcmp(x->name, y->name) != 0 || x->layer != y->layer) return false;
+    if (!same_bound(a, b, x->in, y->in, GRAPH_IN) || !same_bound(a, b, x->out, y->out, GRAPH_OUT) ||
+        !same_bound(a, b, x->weight, y->weight, GRAPH_WEIGHTS))
+        return false;
+    for (int i = 0; i < OP_ATTRS && x->desc->attrs[i].name; i++) {
+        if (graph_attr_of(x, x->desc->attrs[i].name) != graph_attr_of(y, x->desc->attrs[i].name)) return false;
+    }
+    return true;
+}
+
+static bool same_stored(const graph_tensor *a, const graph_tensor *b, dtype act) {
+    if (strcmp(a->name, b->name) != 0 || !same_tensor(a, b, act) || a->external != b->external) return false;
+    if (a->kind == TENSOR_CONST) return memcmp(a->data, b->data, (size_t)a->dim[0] * sizeof *a->data) == 0;
+    if (a->kind != TENSOR_WEIGHT) return true;
+    return strcmp(a->key, b->key) == 0 && a->shard == b->shard && a->shard_dim == b->shard_dim;
+}
+
+static keel_status compare_graphs(const graph *a, const graph *b, dtype act, keel_error *err) {
+    const char *first = NULL;
+    for (int i = 0; i < a->n_ops && i < b->n_ops && !first; i++) {
+        if (!same_op(a, b, &a->ops[i], &b->ops[i])) first = b->ops[i].name;
+    }
+    for (int i = 1; i <= a->n_tensors && i <= b->n_tensors && !first; i++) {
+        if (!same_stored(graph_tensor_at(a, i), graph_tensor_at(b, i), act)) first = graph_tensor_at(b, i)->name;
+    }
+    if (!first && (a->n_ops != b->n_ops || a->n_tensors != b->n_tensors)) first = "the number of ops or tensors";
+    if (!first && (a->tp != b->tp || a->ep != b->ep || a->rank != b->rank)) first = "the rank";
+    if (!first && (a->vocab != b->vocab || a->logits != b->logits || a->sampling != b->sampling)) first = "the tail";
+    if (!first) return KEEL_OK;
+    return error_set(err, KEEL_USAGE,
+                     "the plan was not made for this model (%s, %d layers, rank %u of %u): the first difference is at "
+                     "%s; make it again with keel plan",
+                     b->architecture, b->n_layers, b->rank, b->tp, first);
+}
+
+keel_status plan_fits(const plan *p, const graph *g, keel_error *err) {
+    graph *own = NULL;
+    KEEL_TRY(plan_graph(p, &own, err));
+    keel_status s = compare_graphs(own, g, arch_find(p->arch)->act_dtype, err);
+    graph_close(own);
+    return s;
 }
 
 keel_status plan_derive(plan *p, keel_error *err) {

@@ -21,11 +21,20 @@ static void show_header(const plan *p, buf *out) {
                p->sampling ? "sampled" : "argmax");
     buf_printf(out, "  %u workers, %u rows a pass, %u positions, KV pages of %u tokens\n", p->workers, p->m_max,
                p->max_seq, p->page_tokens);
+    if (p->tp > 1) {
+        char bytes[VIEW_BYTES];
+        buf_printf(out, "  rank %u of %u in %u expert group%s, %s head, %s of symmetric memory\n", p->rank, p->tp,
+                   p->ep, p->ep == 1 ? "" : "s", p->vocab_parallel ? "vocab-parallel" : "replicated",
+                   view_bytes(p->symmetric_bytes, bytes));
+    }
     buf_str(out, "  levers:");
     for (uint32_t i = 0; i < p->n_levers; i++) buf_printf(out, " %s", p->levers[i]);
     buf_printf(out, "%s\n", p->n_levers ? "" : " none");
-    buf_printf(out, "  %u ops, %u phases, %u tasks, %u events, %u waits, %u buffers\n", p->n_instances, p->n_phases,
-               p->n_tasks, p->n_events, p->n_waits, p->n_buffers);
+    uint32_t on_ranks = 0;
+    for (uint32_t e = 0; e < p->n_events; e++) on_ranks += p->events[e].ranks;
+    buf_printf(out, "  %u ops, %u phases, %u tasks, %u events", p->n_instances, p->n_phases, p->n_tasks, p->n_events);
+    if (on_ranks) buf_printf(out, " (%u of them on all ranks)", on_ranks);
+    buf_printf(out, ", %u waits, %u buffers\n", p->n_waits, p->n_buffers);
 }
 
 static void show_totals(const plan *p, buf *out) {

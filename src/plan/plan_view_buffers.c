@@ -17,8 +17,9 @@ typedef struct row {
     uint64_t least, most; /* offsets in the group */
 } row;
 
-static bool placed(const plan_buffer *b) { return b->kind == BUFFER_ACTIVATION || b->kind == BUFFER_SCRATCH; }
-static bool lives(const plan_buffer *b) { return placed(b) || b->kind == BUFFER_CACHE || b->kind == BUFFER_STEP; }
+static bool lives(const plan_buffer *b) {
+    return buffer_placed(b->kind) || b->kind == BUFFER_CACHE || b->kind == BUFFER_STEP;
+}
 
 /* A copy with every component "7" or "l7" between dots as "*" or "l*". */
 static const char *make_pattern(arena *a, const char *name) {
@@ -48,6 +49,8 @@ static int compare_shown(const row *x, const row *y) {
     if (!d) d = compare_numbers((uint64_t)x->b->rank, (uint64_t)y->b->rank);
     if (!d) d = memcmp(x->b->dim, y->b->dim, sizeof x->b->dim);
     if (!d) d = compare_numbers(x->b->external, y->b->external);
+    if (!d) d = compare_numbers(x->b->shard, y->b->shard);
+    if (!d) d = compare_numbers((uint64_t)x->b->shard_dim, (uint64_t)y->b->shard_dim);
     return d;
 }
 
@@ -83,7 +86,7 @@ static uint32_t count_below(const uint64_t *sorted, uint32_t n, uint64_t v) {
 }
 
 typedef struct spans {
-    uint64_t *starts, *ends; /* of the buffers in the arena, sorted */
+    uint64_t *starts, *ends; /* of the buffers in one arena, sorted */
     uint32_t n;
 } spans;
 
@@ -99,7 +102,7 @@ static void put_row(const row *r, const spans *s, buf *out) {
     int at = 0;
     for (int i = 0; i < b->rank; i++)
         at += snprintf(shape + at, sizeof shape - (size_t)at, "[%lld]", (long long)b->dim[i]);
-    if (placed(b) || b->kind == BUFFER_CONST) {
+    if (buffer_placed(b->kind) || b->kind == BUFFER_CONST) {
         int n = snprintf(offset, sizeof offset, "%llu", (unsigned long long)r->least);
         if (r->most != r->least) snprintf(offset + n, sizeof offset - (size_t)n, "-%llu", (unsigned long long)r->most);
     }
@@ -107,15 +110,16 @@ static void put_row(const row *r, const spans *s, buf *out) {
     if (r->count > 1) snprintf(count, sizeof count, "x%u", r->count);
     buf_printf(out, "  %-44s %6s  %-7s %-18s %8s %15s  %-9s", r->count > 1 ? r->pattern : b->name, count,
                dtype_name(b->dtype), shape, view_bytes(b->bytes, bytes), offset, life);
-    uint32_t others = placed(b) ? sharers(s, b) : 0;
+    uint32_t others = buffer_placed(b->kind) ? sharers(&s[b->kind == BUFFER_SYMMETRIC], b) : 0;
     if (others) buf_printf(out, " shared with %u", others);
+    if (b->shard) buf_printf(out, " %s(dim=%d)", shard_name(b->shard), b->shard_dim);
     if (b->external) buf_str(out, " external");
     while (out->len && !out->failed && out->data[out->len - 1] == ' ') out->len--;
     buf_str(out, "\n");
 }
 
 static void put_kind(const plan *p, buffer_kind kind, buf *out) {
-    uint64_t n = 0, bytes = 0, arena_bytes = 0;
+    uint64_t n = 0, bytes = 0;
     char a[VIEW_BYTES], b[VIEW_BYTES];
     for (uint32_t i = 0; i < p->n_buffers; i++) {
         if (p->buffers[i].kind != kind) continue;
@@ -124,8 +128,9 @@ static void put_kind(const plan *p, buffer_kind kind, buf *out) {
     }
     if (!n) return;
     buf_printf(out, "%s: %llu, %s", buffer_kind_name(kind), (unsigned long long)n, view_bytes(bytes, a));
-    arena_bytes = p->arena_bytes;
-    if (kind == BUFFER_ACTIVATION) buf_printf(out, " (with scratch in an arena of %s)", view_bytes(arena_bytes, b));
+    if (kind == BUFFER_ACTIVATION) buf_printf(out, " (with scratch in an arena of %s)", view_bytes(p->arena_bytes, b));
+    if (kind == BUFFER_SYMMETRIC)
+        buf_printf(out, " (in an arena of %s on every rank)", view_bytes(p->symmetric_bytes, b));
     buf_str(out, "\n");
 }
 
@@ -152,23 +157,31 @@ static void put_table(const plan *p, row *rows, const spans *s, buf *out) {
 void view_buffers(const plan *p, buf *out) {
     arena names = {0};
     row *rows = mem_calloc(p->n_buffers, sizeof *rows);
-    spans s = {mem_calloc(p->n_buffers, sizeof *s.starts), mem_calloc(p->n_buffers, sizeof *s.ends), 0};
-    bool ok = rows && s.starts && s.ends;
+    spans s[2] = {{0}}; /* of the rank's own arena; of the symmetric one */
+    bool ok = rows != NULL;
+    for (int i = 0; i < 2; i++) {
+        s[i].starts = mem_calloc(p->n_buffers, sizeof *s[i].starts);
+        s[i].ends = mem_calloc(p->n_buffers, sizeof *s[i].ends);
+        ok = ok && s[i].starts && s[i].ends;
+    }
     for (uint32_t i = 0; ok && i < p->n_buffers; i++) {
         const plan_buffer *b = &p->buffers[i];
         rows[i] = (row){.b = b, .pattern = make_pattern(&names, b->name), .index = i};
         ok = rows[i].pattern != NULL;
-        if (!placed(b) || !b->bytes) continue;
-        s.starts[s.n] = b->offset;
-        s.ends[s.n++] = b->offset + b->bytes;
+        if (!buffer_placed(b->kind) || !b->bytes) continue;
+        spans *in = &s[b->kind == BUFFER_SYMMETRIC];
+        in->starts[in->n] = b->offset;
+        in->ends[in->n++] = b->offset + b->bytes;
     }
-    if (ok) {
-        qsort(s.starts, s.n, sizeof *s.starts, compare_u64);
-        qsort(s.ends, s.n, sizeof *s.ends, compare_u64);
-        put_table(p, rows, &s, out);
-    } else {
+    for (int i = 0; ok && i < 2; i++) {
+        qsort(s[i].starts, s[i].n, sizeof *s[i].starts, compare_u64);
+        qsort(s[i].ends, s[i].n, sizeof *s[i].ends, compare_u64);
+    }
+    if (ok)
+        put_table(p, rows, s, out);
+    else
         out->failed = true;
-    }
-    mem_free(rows), mem_free(s.starts), mem_free(s.ends);
+    mem_free(rows);
+    for (int i = 0; i < 2; i++) mem_free(s[i].starts), mem_free(s[i].ends);
     arena_free(&names);
 }

@@ -80,9 +80,14 @@ static void put_header(buf *b, const plan *p) {
     key_number(b, ",\"page_tokens\":", p->page_tokens);
     key_number(b, ",\"layer_first\":", p->layer_first);
     key_number(b, ",\"n_layers\":", p->n_layers);
+    key_number(b, ",\"tp\":", p->tp);
+    key_number(b, ",\"ep\":", p->ep);
+    key_number(b, ",\"rank\":", p->rank);
+    buf_str(b, p->vocab_parallel ? ",\"vocab_parallel\":true" : ",\"vocab_parallel\":false");
     key_number(b, ",\"vocab\":", p->vocab);
     key_number(b, ",\"hidden\":", p->hidden);
     key_number(b, ",\"arena_bytes\":", p->arena_bytes);
+    key_number(b, ",\"symmetric_bytes\":", p->symmetric_bytes);
     key_number(b, ",\"consts_bytes\":", p->consts_bytes);
     key_index(b, ",\"logits\":", p->logits);
     buf_str(b, p->sampling ? ",\"sampling\":true" : ",\"sampling\":false");
@@ -153,8 +158,25 @@ static void put_events(buf *b, const plan *p) {
         key_number(b, ",\"triggers\":", p->events[e].triggers);
         key_string(b, ",\"instance\":", n->name);
         key_string(b, ",\"phase\":", n->op->phases[h->phase].name);
-        buf_put(b, "}", 1);
+        buf_str(b, p->events[e].ranks ? ",\"ranks\":true}" : "}");
     }
+}
+
+/* What an instance is, by which a program need not look through its tasks. */
+static void put_instance(buf *b, const plan *p, uint32_t id) {
+    const plan_instance *n = &p->instances[id];
+    key_number(b, id ? ",\n{\"id\":" : "\n{\"id\":", id);
+    key_string(b, ",\"name\":", n->name);
+    key_string(b, ",\"op\":", n->op->name);
+    key_layer(b, n->layer);
+    buf_str(b, ",\"attrs\":{");
+    for (uint32_t i = 0; i < n->n_attrs; i++) {
+        key_string(b, i ? "," : "", p->attrs[n->attr_first + i].name);
+        buf_printf(b, ":%.17g", p->attrs[n->attr_first + i].value);
+    }
+    buf_str(b, "},\"buffers\":[");
+    for (int k = 0; k < KP_BUFFERS; k++) key_index(b, k ? "," : "", n->buffer[k]);
+    buf_str(b, "]}");
 }
 
 /* A lifetime is the phases of the first and the last access that the ops declare; weights and constants have none. */
@@ -167,9 +189,13 @@ static void put_buffer(buf *b, const plan *p, uint32_t id) {
     buf_str(b, ",\"shape\":[");
     for (int i = 0; i < k->rank; i++) key_number(b, i ? "," : "", (uint64_t)k->dim[i]);
     key_number(b, "],\"bytes\":", k->bytes);
-    if (k->kind == BUFFER_WEIGHT) key_string(b, ",\"key\":", k->key);
-    if (k->kind == BUFFER_ACTIVATION || k->kind == BUFFER_SCRATCH || k->kind == BUFFER_CONST)
-        key_number(b, ",\"offset\":", k->offset);
+    if (k->kind == BUFFER_WEIGHT) {
+        key_string(b, ",\"key\":", k->key);
+        key_string(b, ",\"shard\":", shard_name(k->shard));
+        key_number(b, ",\"shard_dim\":", (uint64_t)k->shard_dim);
+    }
+    if (buffer_placed(k->kind) || k->kind == BUFFER_CONST) key_number(b, ",\"offset\":", k->offset);
+    if (k->rows) buf_str(b, k->rows == GRAPH_M ? ",\"rows\":\"M\"" : ",\"rows\":\"M_LOGIT\"");
     if (k->kind != BUFFER_WEIGHT && k->kind != BUFFER_CONST) {
         key_number(b, ",\"first_phase\":", k->first_phase);
         key_number(b, ",\"last_phase\":", k->last_phase);
@@ -181,6 +207,8 @@ keel_status plan_json(const plan *p, buf *out, keel_error *err) {
     put_header(out, p);
     KEEL_TRY(put_tasks(out, p, err));
     put_events(out, p);
+    buf_str(out, "\n],\"instances\":[");
+    for (uint32_t i = 0; i < p->n_instances && !out->failed; i++) put_instance(out, p, i);
     buf_str(out, "\n],\"buffers\":[");
     for (uint32_t i = 0; i < p->n_buffers && !out->failed; i++) put_buffer(out, p, i);
     buf_str(out, "\n]}\n");

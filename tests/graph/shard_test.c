@@ -7,6 +7,7 @@
 #include "graph/geometry.h"
 #include "graph/model.h"
 #include "graph/shard.h"
+#include "plan/plan.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -383,6 +384,7 @@ static void what_does_not_divide(void **state) {
     graph *g = built(odd_text, false); /* 16 heads, 8 KV heads of 16, 80 inner, 2 layers */
     refuses(g, (shard_options){.tp = 16}, KEEL_REFUSED, "op l0.attn (attention): attribute kv_heads is 8");
     refuses(g, (shard_options){.tp = 16}, KEEL_REFUSED, "divides by W = 1, 2, 4, 8");
+    refuses(g, (shard_options){.tp = 16}, KEEL_REFUSED, "heads of cache l0.attn.cache_v is 8, which does not");
     refuses(
         g, (shard_options){.tp = 3}, KEEL_REFUSED,
         "op l0.mlp.gate_proj (linear): dimension 0 (col) of weight model.layers.0.mlp.gate_proj.weight is 80, which "
@@ -681,6 +683,43 @@ static void stated_placements_are_not_needed(void **state) {
     graph_close(g);
 }
 
+/* The graph that a plan's file carries: the same check, the same slices. */
+static void from_a_plan_file(void **state) {
+    (void)state;
+    graph *g = built(odd_text, false);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        keel_error err = KEEL_ERROR_INITIALIZER;
+        graph *r = sharded(g, (shard_options){.tp = 4, .rank = rank, .vocab_parallel = true}), *back = NULL;
+        plan *p = NULL, *again = NULL;
+        buf file = {0};
+        plan_options o = {.workers = 2, .allow_absent = true};
+        if (plan_build(r, &o, &p, &err) != KEEL_OK || plan_write(p, &file, &err) != KEEL_OK ||
+            plan_read("file", file.data, file.len, &again, &err) != KEEL_OK ||
+            plan_graph(again, &back, &err) != KEEL_OK || graph_check_placement(back, &err) != KEEL_OK) {
+            fail_msg("%s", err.detail);
+        }
+        int n = 0;
+        for (int id = 1; id <= back->n_tensors; id++) {
+            const graph_tensor *t = graph_tensor_at(back, id);
+            if (t->kind != TENSOR_WEIGHT) continue;
+            int own = 1;
+            while (strcmp(graph_tensor_at(r, own)->name, t->name) != 0) own++;
+            shard_slice a = graph_weight_slice(r, graph_tensor_at(r, own)), b = graph_weight_slice(back, t);
+            assert_true(a.dim == b.dim && a.first == b.first && a.n == b.n && a.whole == b.whole);
+            n++;
+        }
+        assert_int_equal(n, n_weights(r));
+        weight_of(back, "l1.attn.o_proj", 0)->shard = SHARD_REP;
+        assert_int_equal(graph_check_placement(back, NULL), KEEL_REFUSED);
+        graph_close(back);
+        plan_close(again);
+        plan_close(p);
+        buf_free(&file);
+        graph_close(r);
+    }
+    graph_close(g);
+}
+
 static void every_allocation_may_fail(void **state) {
     (void)state;
     graph *g = built(odd_text, false);
@@ -714,6 +753,7 @@ int main(void) {
         cmocka_unit_test(tampered_graphs_are_refused),
         cmocka_unit_test(a_residual_in_the_sum_and_behind_it),
         cmocka_unit_test(stated_placements_are_not_needed),
+        cmocka_unit_test(from_a_plan_file),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,6 +58,7 @@ typedef struct coroutine {
     const void *granted;  /* the word whose awaited value is there: the next poll of it sees it */
     uint64_t history;     /* hash of every value read so far: its local state is a function of these */
     uint32_t copies;      /* started so far */
+    uint32_t ring;        /* its copies under way: world.copies[ring .. ring + COPY_RING) */
     uint32_t answer;      /* OP_STOP */
     char *low;            /* live part of the stack: [low, stack end) */
 } coroutine;
@@ -66,7 +67,7 @@ typedef struct coroutine {
 typedef struct copy {
     uint32_t *dst, *src;
     kp_bar *bar; /* null: free */
-    uint32_t phase, number;
+    uint16_t phase, number, co, uncounted;
 } copy;
 
 typedef struct config {
@@ -106,7 +107,8 @@ typedef struct world {
     kp_event *events;
     kp_control *control;
     kp_state *state;
-    copy *copies; /* [n_co][COPY_RING], the end of the arena */
+    copy *copies; /* [n_copies], the end of the arena; a ring for each lane that may start copies */
+    uint32_t n_copies;
     uint32_t *weight;              /* [PAGE_WORDS], constant */
     uint32_t *output;              /* [iteration modulo 2][workers][tasks][lanes] */
     kp_launch launch;
@@ -115,6 +117,7 @@ typedef struct world {
     kp_u32 waits[MAX_TASKS], triggers[MAX_TASKS];
     finding found;
     bool certify; /* clocks are kept */
+    bool lenient; /* races and overtaken waits are passed over, to see what they lead to */
 } world;
 
 extern world mc;
@@ -155,6 +158,7 @@ int mc_bar_test(kp_bar *b, kp_u32 parity);
 void mc_yield(kp_hint hint);
 void mc_text_init(kp_worker *w);
 void mc_text_main(kp_ctx *c);
+uint32_t mc_text_fault(void); /* KP_FAULT of the text */
 
 /* What bodies expect to find. */
 uint32_t mc_weight_value(uint32_t word);
@@ -164,7 +168,7 @@ uint32_t mc_output_value(uint32_t worker, uint32_t task, uint32_t lane, uint32_t
 /* order.c: the order of events, by vector clocks */
 void order_open(void);
 void order_op(uint32_t co, const op *o);
-void order_landing(const copy *c, uint32_t co);
+void order_landing(const copy *c);
 void order_access(const void *p, size_t bytes, bool write);
 void order_end(void);
 uint64_t order_hash(void);
@@ -176,7 +180,7 @@ typedef struct search_result {
     uint64_t states, steps, ends, deepest;
     bool complete;
 } search_result;
-search_result search_run(const config *cfg, uint64_t max_states);
+search_result search_run(const config *cfg, uint64_t max_states, bool lenient);
 
 /* seen.c: a set of 128-bit keys */
 typedef struct seen_set {

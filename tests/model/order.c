@@ -94,7 +94,7 @@ void order_open(void) {
     for (uint32_t i = 0; i < mc.n_co; i++) {
         order.copy_base[i] = order.actors;
         uint32_t role = mc.co[i].ctx.role;
-        if (role == KP_LOADER || role == KP_LAUNCHER) order.actors += mc.cfg.tasks * mc.cfg.iterations;
+        if (role == KP_LOADER || role == KP_LAUNCHER) order.actors += mc.cfg.tasks * (mc.cfg.iterations + 1); /* a fault may add one */
     }
     if (order.actors > MAX_ACTORS) {
         fprintf(stderr, "model: MAX_ACTORS is too small\n");
@@ -275,6 +275,10 @@ void order_op(uint32_t co, const op *o) {
     if (o->kind == OP_BULK && !o->value) contribute(co, o->bar, 0, sizeof(uint32_t), 0);
     if (o->kind != OP_BULK) return;
     uint32_t actor = order.copy_base[co] + mc.co[co].copies;
+    if (actor >= order.actors || (co + 1 < mc.n_co && actor >= order.copy_base[co + 1])) {
+        world_found(FOUND_LIMIT, "a lane starts more copies than there are tasks");
+        return;
+    }
     memcpy(order.clock[actor], order.clock[co], sizeof(clock_of));
 }
 
@@ -304,13 +308,13 @@ void order_access(const void *p, size_t bytes, bool write) {
     access_memory(actor, (uint16_t)(order.clock[actor][actor] + 1), p, bytes, write);
 }
 
-void order_landing(const copy *c, uint32_t co) {
-    uint32_t actor = order.copy_base[co] + c->number;
+void order_landing(const copy *c) {
+    uint32_t actor = order.copy_base[c->co] + c->number;
     order.clock[actor][actor] = 1;
     access_memory(actor, 1, c->src, sizeof *c->src, false);
     access_memory(actor, 1, c->dst, sizeof *c->dst, true);
     record(actor);
-    if (c->phase != KP_NONE && c->phase == mc_bar_phase(c->bar)) contribute(actor, c->bar, 0, 0, sizeof *c->src);
+    if (!c->uncounted && c->phase == mc_bar_phase(c->bar)) contribute(actor, c->bar, 0, 0, sizeof *c->src);
 }
 
 void order_end(void) { check_counters(); }

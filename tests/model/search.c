@@ -55,7 +55,7 @@ static void state_key(uint64_t key[2]) {
         a = mc_mix(a, c->history);
         b = mc_mix(b, c->next.kind + (uint64_t)c->next.value * 64 + ((uint64_t)(uintptr_t)c->next.object << 20));
     }
-    for (uint32_t i = 0; i < mc.n_co * COPY_RING; i++) {
+    for (uint32_t i = 0; i < mc.n_copies; i++) {
         if (!mc.copies[i].bar) continue;
         a = mc_mix(a, i + 1);
         b = mc_mix(b, mc.copies[i].number);
@@ -88,7 +88,7 @@ static void check_races(void) {
         if (o->kind == OP_READ || o->kind == OP_WRITE) list[n++] = (touch){o->object, o->value, o->kind == OP_WRITE, i};
         if (o->kind == OP_PLAIN) list[n++] = (touch){&mc.state->finished, 1, false, i};
     }
-    for (uint32_t i = 0; i < mc.n_co * COPY_RING; i++) {
+    for (uint32_t i = 0; i < mc.n_copies; i++) {
         if (!mc.copies[i].bar) continue;
         list[n++] = (touch){mc.copies[i].src, 1, false, mc.n_co + i};
         list[n++] = (touch){mc.copies[i].dst, 1, true, mc.n_co + i};
@@ -127,7 +127,7 @@ static bool stuck(void) {
     for (uint32_t i = 0; i < mc.n_co; i++) {
         if (world_enabled(&mc.co[i].next)) return false;
     }
-    for (uint32_t i = 0; i < mc.n_co * COPY_RING; i++) {
+    for (uint32_t i = 0; i < mc.n_copies; i++) {
         if (mc.copies[i].bar) return false;
     }
     return true;
@@ -144,17 +144,18 @@ static void look(search_result *r) {
     }
 }
 
-search_result search_run(const config *cfg, uint64_t max_states) {
+search_result search_run(const config *cfg, uint64_t max_states, bool lenient) {
     search_result r = {0};
     seen_set seen;
     uint64_t key[2];
     uint32_t depth = 0;
     world_open(cfg, false);
+    mc.lenient = lenient;
     if (!seen_open(&seen)) exit(2);
     state_key(key);
     seen_add(&seen, key);
     path[0].next = 0;
-    uint32_t choices = 2 * mc.n_co + mc.n_co * COPY_RING;
+    uint32_t choices = 2 * mc.n_co + mc.n_copies;
     look(&r);
     while (!mc.found.kind && seen.used <= max_states) {
         uint32_t choice = path[depth].next++;

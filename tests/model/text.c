@@ -110,4 +110,5 @@ void kp_dispatch(kp_ctx *c) {
 }
 
 void mc_text_init(kp_worker *w) { kp_worker_init(w); }
+uint32_t mc_text_fault(void) { return KP_FAULT; }
 void mc_text_main(kp_ctx *c) { kp_role_main(c); }

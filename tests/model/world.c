@@ -15,7 +15,7 @@ const char *const finding_name[] = {"nothing", "deadlock",  "race",     "alias",
 
 /* The first finding stays: what comes after it may be its consequence. */
 void world_found(enum finding_kind kind, const char *format, ...) {
-    if (mc.found.kind != FOUND_NOTHING) return;
+    if (mc.found.kind != FOUND_NOTHING || (mc.lenient && (kind == FOUND_RACE || kind == FOUND_ALIAS))) return;
     mc.found.kind = kind;
     va_list arguments;
     va_start(arguments, format);
@@ -212,17 +212,16 @@ static void bar_update(kp_bar *b, uint32_t bytes, uint32_t arrivals) {
 
 static void start_copy(uint32_t co, const op *o) {
     uint32_t number = mc.co[co].copies++;
-    copy *c = &mc.copies[co * COPY_RING + number % COPY_RING];
+    copy *c = &mc.copies[mc.co[co].ring + number % COPY_RING];
     if (c->bar) {
         world_found(FOUND_LIMIT, "more than %d copies of one lane under way", COPY_RING);
         return;
     }
-    *c = (copy){o->object, o->src, o->bar, mc_bar_phase(o->bar), number};
-    if (o->value) { /* a planted fault: its bytes are not counted */
-        c->phase = KP_NONE;
-        return;
-    }
-    bar_update(o->bar, sizeof(uint32_t), 0);
+    *c = (copy){.dst = o->object, .src = o->src, .bar = o->bar, .uncounted = o->value != 0};
+    c->phase = (uint16_t)mc_bar_phase(o->bar);
+    c->number = (uint16_t)number;
+    c->co = (uint16_t)co;
+    if (!c->uncounted) bar_update(o->bar, sizeof(uint32_t), 0);
 }
 
 static void do_op(uint32_t co, const op *o) {
@@ -267,10 +266,10 @@ void world_step(uint32_t co, uint32_t answer) {
 void world_land(copy *c) {
     copy landing = *c;
     char name[64];
-    if (mc.certify) order_landing(c, (uint32_t)(c - mc.copies) / COPY_RING);
+    if (mc.certify) order_landing(c);
     *landing.dst = *landing.src;
     *c = (copy){0};
-    if (landing.phase == KP_NONE) return;
+    if (landing.uncounted) return;
     if (landing.phase != mc_bar_phase(landing.bar)) {
         world_found(FOUND_STALE, "a copy lands on a later use of %s than the one that started it", world_name(landing.bar, name));
         return;
@@ -282,10 +281,21 @@ bool world_over(void) {
     for (uint32_t i = 0; i < mc.n_co; i++) {
         if (mc.co[i].next.kind != OP_FINISHED) return false;
     }
-    for (uint32_t i = 0; i < mc.n_co * COPY_RING; i++) {
+    for (uint32_t i = 0; i < mc.n_copies; i++) {
         if (mc.copies[i].bar) return false;
     }
     return true;
+}
+
+static bool some_left_others_not(void) {
+    bool left = false, at_border = false;
+    for (uint32_t i = 0; i < mc.n_co; i++) {
+        const op *o = &mc.co[i].next;
+        if (mc.co[i].ctx.role != KP_CONTROLLER) continue;
+        left = left || o->kind == OP_FINISHED;
+        at_border = at_border || o->kind == OP_AWAIT_GO || o->object == &mc.control->arrived;
+    }
+    return left && at_border;
 }
 
 void world_check_stuck(void) {
@@ -297,7 +307,7 @@ void world_check_stuck(void) {
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%s for %s", used ? "; " : "", world_lane_name(i, lane),
                                  world_name(o->object, name));
     }
-    world_found(FOUND_DEADLOCK, "nobody can move: %s", text);
+    world_found(some_left_others_not() ? FOUND_HALF_EXIT : FOUND_DEADLOCK, "nobody can move: %s", text);
 }
 
 /* ---- what must hold at the end ---- */
@@ -431,6 +441,8 @@ static void start_lane(kp_worker *w, uint32_t role, uint32_t lane) {
     uint32_t i = mc.n_co++;
     coroutine *co = &mc.co[i];
     co->ctx = (kp_ctx){.worker = w, .role = role, .lane = lane};
+    co->ring = mc.n_copies;
+    if (role == KP_LOADER || role == KP_LAUNCHER) mc.n_copies += COPY_RING;
     getcontext(&there);
     there.uc_stack.ss_sp = stacks[i];
     there.uc_stack.ss_size = STACK_BYTES;
@@ -447,8 +459,7 @@ void world_open(const config *cfg, bool certify) {
     mc.cfg = *cfg;
     plan_tasks();
     lay_out();
-    uint32_t lanes = cfg->workers * (1 + 4 * cfg->lanes);
-    mc.copies = take(lanes * COPY_RING * sizeof *mc.copies);
+    mc.copies = take(cfg->workers * cfg->lanes * 2 * COPY_RING * sizeof *mc.copies);
     for (uint32_t w = 0; w < cfg->workers; w++) {
         mc_text_init(mc.worker[w]);
         for (uint32_t role = 0; role < KP_ROLES; role++) {

@@ -96,9 +96,62 @@ static void json_says_what_the_plan_says(void **state) {
             assert_string_equal(string(json_array_get(buffers, k), "kind"), buffer_kind_name(p->buffers[k].kind));
             assert_int_equal(number(json_array_get(buffers, k), "bytes"), (int64_t)p->buffers[k].bytes);
         }
+        const json_t *instances = array(root, "instances", p->n_instances);
+        for (uint32_t k = 0; k < p->n_instances; k++) {
+            const json_t *n = json_array_get(instances, k), *attrs = json_object_get(n, "attrs");
+            const plan_instance *is = &p->instances[k];
+            assert_string_equal(string(n, "name"), is->name);
+            assert_int_equal(json_object_size(attrs), is->n_attrs);
+            for (uint32_t a = is->attr_first; a < is->attr_first + is->n_attrs; a++)
+                assert_true(json_number_value(json_object_get(attrs, p->attrs[a].name)) == p->attrs[a].value);
+            const json_t *slots = array(n, "buffers", KP_BUFFERS);
+            for (size_t b = 0; b < KP_BUFFERS; b++) {
+                const json_t *slot = json_array_get(slots, b);
+                if (is->buffer[b] == KP_NONE)
+                    assert_true(json_is_null(slot));
+                else
+                    assert_int_equal(json_integer_value(slot), is->buffer[b]);
+            }
+        }
         json_decref(root);
         plan_close(p);
     }
+}
+
+/* Rank 3 of 4, with a buffer that the other ranks read. */
+static plan *rank_plan(void) {
+    plan *p = toy_seed(2);
+    plan_buffer *b = &p->buffers[p->logits];
+    p->tp = 4, p->ep = 2, p->rank = 3, p->vocab_parallel = true;
+    b->kind = BUFFER_SYMMETRIC, b->offset = 512, p->symmetric_bytes = 4096;
+    p->events[1].ranks = true;
+    return p;
+}
+
+static void json_tells_of_ranks(void **state) {
+    (void)state;
+    plan *p = rank_plan();
+    json_t *root = parsed(p);
+    assert_int_equal(number(root, "tp"), 4);
+    assert_int_equal(number(root, "ep"), 2);
+    assert_int_equal(number(root, "rank"), 3);
+    assert_true(json_is_true(json_object_get(root, "vocab_parallel")));
+    assert_int_equal(number(root, "symmetric_bytes"), 4096);
+    const json_t *b = json_array_get(json_object_get(root, "buffers"), p->logits);
+    assert_string_equal(string(b, "kind"), "symmetric");
+    assert_int_equal(number(b, "offset"), 512);
+    assert_string_equal(string(b, "rows"), "M");
+    const json_t *events = json_object_get(root, "events");
+    assert_true(json_is_true(json_object_get(json_array_get(events, 1), "ranks")));
+    assert_null(json_object_get(json_array_get(events, 0), "ranks"));
+    for (uint32_t i = 0; i < p->n_buffers; i++) {
+        if (p->buffers[i].kind != BUFFER_WEIGHT) continue;
+        b = json_array_get(json_object_get(root, "buffers"), i);
+        assert_string_equal(string(b, "shard"), p->buffers[i].shard == SHARD_COL ? "col" : "rep");
+        assert_int_equal(number(b, "shard_dim"), p->buffers[i].shard_dim);
+    }
+    json_decref(root);
+    plan_close(p);
 }
 
 static void json_escapes_any_name(void **state) {
@@ -153,11 +206,29 @@ static void people_see_layers_once(void **state) {
     graph_close(g);
 }
 
+static void people_see_ranks(void **state) {
+    (void)state;
+    plan *p = rank_plan();
+    char *text = shown(p);
+    expect(text, "rank 3 of 4 in 2 expert groups, vocab-parallel head, 4.1 kB of symmetric memory\n");
+    expect(text, " events (1 of them on all ranks), ");
+    expect(text, "symmetric: 1, ");
+    expect(text, " col(dim=0)\n");
+    keel_free(text);
+    plan_close(p);
+    p = toy_seed(2);
+    text = shown(p);
+    assert_null(strstr(text, "rank "));
+    assert_null(strstr(text, "symmetric"));
+    keel_free(text);
+    plan_close(p);
+}
+
 /* A layer folds only when it is the same to the last detail. */
 static void a_layer_that_differs_is_shown(void **state) {
     (void)state;
     graph *g = toy_decoder(12, 8, 2);
-    for (int what = 0; what < 7; what++) {
+    for (int what = 0; what < 8; what++) {
         plan *p = toy_plan(g, &(plan_options){.workers = 3, .m_max = 2, .max_seq = 64});
         char *before = shown(p);
         assert_null(strstr(before, "l9.proj "));
@@ -167,6 +238,7 @@ static void a_layer_that_differs_is_shown(void **state) {
         while (p->phases[q].instance != i) q++;
         kp_task *t = &p->tasks[p->phases[q].first_task + 1];
         if (what == 0) t->aux++;
+        if (what == 7) p->events[t->trigger].ranks = true;
         if (what == 1) p->waits[t->wait_first]--;
         if (what == 2) p->costs[t - p->tasks].other_bytes++;
         if (what == 3) p->params[p->instances[i].params_offset] ^= 1;
@@ -184,8 +256,10 @@ static void a_layer_that_differs_is_shown(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(json_says_what_the_plan_says),
+        cmocka_unit_test(json_tells_of_ranks),
         cmocka_unit_test(json_escapes_any_name),
         cmocka_unit_test(people_see_layers_once),
+        cmocka_unit_test(people_see_ranks),
         cmocka_unit_test(a_layer_that_differs_is_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -78,7 +78,7 @@ static void fill_weights(harness *h) {
         harness_weight_data *w = &h->weight[h->n_weights++];
         w->key = t->key;
         w->n = (uint64_t)graph_elements(t);
-        w->data = (void *)(uintptr_t)weights_find(h->w, t->key, &w->dtype);
+        w->data = (void *)(uintptr_t)weights_find(h->w, t->name, &w->dtype);
         assert_non_null(w->data);
         w->f32 = calloc(w->n, sizeof *w->f32);
         float *values = calloc(w->n, sizeof *values);
