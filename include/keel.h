@@ -133,6 +133,54 @@ void keel_model_info_get(const keel_model *model, keel_model_info *out);
 /* Names of the built-in geometries, for --synth: NULL past the last. */
 const char *keel_geometry_name(size_t i);
 
+/* ---- graph --------------------------------------------------------------------------------------- */
+
+/* A graph alone: what a model is made of, with global shapes, weight keys and shard rules. docs/drawing.md. */
+typedef struct keel_graph keel_graph;
+
+/* Where a graph comes from. Exactly one of path and synth is set. */
+typedef struct keel_graph_options {
+    size_t struct_size;
+    const char *path;    /* a checkpoint folder, a draw.io drawing or a graph file (JSON): files are told by content */
+    const char *synth;   /* a geometry: a name (keel_geometry_name), or the path of a config.json */
+    int32_t layer_first; /* slice of layers, inclusive, of what a builder makes; files have the layers they have */
+    int32_t layer_last;  /* −1: to the last layer */
+    bool layer_slice;    /* the two fields above count */
+    bool sampling;       /* the graph ends in the sampling op, also where a file has argmax */
+} keel_graph_options;
+#define KEEL_GRAPH_OPTIONS_INITIALIZER                                                                                 \
+    { .struct_size = sizeof(keel_graph_options), .layer_last = -1 }
+
+/* Opens a graph. All deviations of a drawing from the format are named at once, with page, cell and label. */
+keel_status keel_graph_open(const keel_graph_options *options, keel_graph **out, keel_error *err);
+/* Frees. */
+void keel_graph_close(keel_graph *graph);
+
+/* Facts about a graph. Strings live as long as the graph. */
+typedef struct keel_graph_info {
+    const char *architecture;
+    uint32_t n_ops, n_weights;
+    uint32_t n_layers, layer_first;
+    uint64_t vocab, hidden, max_position; /* max_position 0 = not stated */
+    bool sampling;                        /* ends in the sampling op */
+} keel_graph_info;
+/* Fills *out; never fails. */
+void keel_graph_info_get(const keel_graph *graph, keel_graph_info *out);
+
+/* The graph as canonical JSON: equal graphs have equal bytes. *text is the caller's (keel_free), here and below. */
+keel_status keel_graph_json(const keel_graph *graph, char **text, keel_error *err);
+/* The graph as a draw.io file, and as an SVG picture. fold: layers that differ by their number alone are drawn once. */
+keel_status keel_graph_drawio(const keel_graph *graph, bool fold, char **text, keel_error *err);
+keel_status keel_graph_svg(const keel_graph *graph, bool fold, char **text, keel_error *err);
+/* A table for people: ops with shapes, weights, shard rules, collectives. */
+keel_status keel_graph_text(const keel_graph *graph, char **text, keel_error *err);
+/* What makes b another graph than a: a line each, "- …" only in a, "+ …" only in b, "~ …" changed. */
+keel_status keel_graph_diff(const keel_graph *a, const keel_graph *b, char **text, size_t *n_differences,
+                            keel_error *err);
+/* The known kinds of ops with their slots, attributes and formulas, for people and for machines. */
+keel_status keel_ops_text(char **text, keel_error *err);
+keel_status keel_ops_json(char **text, keel_error *err);
+
 /* ---- text ---------------------------------------------------------------------------------------- */
 
 /* Ids of `bytes` bytes of text. Invalid UTF-8 counts as U+FFFD. add_special: with what the tokenizer adds in front

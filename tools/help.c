@@ -18,7 +18,7 @@ void help_program(FILE *to) {
     fprintf(to, "keel %s: a transformer's decode as one persistent program under a static plan\n\n",
             KEEL_VERSION_STRING);
     fprintf(to, "usage: keel VERB ...\n\n");
-    for (size_t i = 0; i < verb_count; i++) fprintf(to, "  %-10s %s\n", verb_table[i]->name, verb_table[i]->summary);
+    for (size_t i = 0; i < verb_count; i++) fprintf(to, "  %-13s %s\n", verb_table[i]->name, verb_table[i]->summary);
     fprintf(to, "\n  keel VERB --help   options and an example\n  keel --version     the version\n\n");
     fprintf(to, "exit status: 0 fine, 1 a gate says no, 2 wrong use or bad input, 3 the run hung or was aborted\n");
 }

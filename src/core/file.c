@@ -233,8 +233,10 @@ keel_status folders_make(const char *path, keel_error *err) {
     for (size_t i = 1; i <= n && s == KEEL_OK; i++) {
         if (part[i] != '/' && part[i]) continue;
         part[i] = '\0';
-        if (mkdir(part, 0755) != 0 && !file_is_dir(part)) {
-            s = errno == EEXIST || errno == ENOTDIR
+        int e = mkdir(part, 0755) != 0 ? errno : 0;
+        if (e && !file_is_dir(part)) {
+            errno = e;
+            s = e == EEXIST || e == ENOTDIR
                     ? error_set(err, KEEL_USAGE, "%s: is in the way of a folder; remove it or name another", part)
                     : error_errno(err, part, "create the folder");
         }

@@ -33,7 +33,7 @@
 #define KP_FAULT_EXIT_AFTER_BARRIER 4 /* every worker decides for itself, after the border, whether to leave */
 #define KP_FAULT_NO_JOIN 5            /* lane 0 releases and signals without waiting for its sister lane */
 #define KP_FAULT_EARLY_COMPUTED 6     /* the consumer hands over before its body has run */
-#define KP_FAULT_SPARSE_CLAIM 7      /* every other claim of a page does not look: parity can no longer tell 0 from 2 */
+#define KP_FAULT_SPARSE_CLAIM 7      /* every other claim of an output page does not look: parity cannot tell 0 from 2 */
 #define KP_FAULT_NO_LOADED_WAIT 8    /* the consumer does not wait for the copies, which then land on a later task */
 #define KP_FAULT_NO_FINISHED 9       /* the consumer does not report as finished */
 #define KP_FAULT_COUNTER_RESET 10    /* event counters are zeroed between iterations */
@@ -45,6 +45,8 @@
 #define KP_FAULT_SLOT_OVERWRITTEN 16 /* the controller does not wait for the slot's last occupant */
 #define KP_FAULT_LANE_SKIPS_READY 17 /* launcher lanes but the first do not wait for the events */
 #define KP_FAULT_NO_DRAIN 18         /* the border is reached with tasks still in the ring */
+#define KP_FAULT_LOCAL_SIGNAL 19     /* a trigger reaches the counter of its own rank alone */
+#define KP_FAULT_RANK_ALONE 20       /* rank 0 does not wait for the other ranks at the border */
 
 /* ---- waits -------------------------------------------------------------------------------------- */
 
@@ -80,7 +82,7 @@ KP_FN int kp_claim(kp_ctx *c, const kp_task *t) {
             if (page % w->lanes != c->lane) continue;
             kp_u32 claims = w->claims[page]++;
 #if KP_FAULT == KP_FAULT_SPARSE_CLAIM
-            if (claims & 1) continue;
+            if ((claims & 1) && t->span[s].release_role == KP_STORER) continue;
 #endif
 #if KP_FAULT != KP_FAULT_RELEASE_BEFORE_CLAIM
             if (!kp_wait_bar(c, &w->page_free[page], (claims + 1) & 1, KP_WHAT_PAGE + page)) return 0;
@@ -137,7 +139,11 @@ KP_FN int kp_wait_events(kp_ctx *c, const kp_task *t) {
 /* A task's results are there: adds to its event, on every rank where tasks of other ranks wait for it. */
 KP_FN void kp_signal(kp_ctx *c, kp_u32 event) {
     const kp_launch *l = c->worker->launch;
+#if KP_FAULT == KP_FAULT_LOCAL_SIGNAL
+    if (1) {
+#else
     if (l->world <= 1 || !l->event_ranks[event]) {
+#endif
         kp_add_release(&l->events[event].count, 1);
         return;
     }
@@ -283,7 +289,9 @@ KP_FN int kp_border_decide(kp_ctx *c, kp_u32 iteration) {
     kp_u32 *arrived = &l->rank_control[0]->ranks_arrived;
     kp_add_release(arrived, 1);
     if (l->rank != 0) return 1;
+#if KP_FAULT != KP_FAULT_RANK_ALONE
     if (!kp_wait_counter(c, arrived, l->world * (iteration + 1), KP_WHAT_BORDER)) return 0;
+#endif
     go |= kp_run_over(l) || kp_load_acquire(&w->stop_seen);
     for (kp_u32 r = 0; r < l->world; r++) kp_store_release64(&l->rank_control[r]->go, go);
     return 1;

@@ -4,6 +4,7 @@
 #define KEEL_EXEC_API_H
 
 #include "exec/session.h"
+#include "graph/model.h"
 #include "load/tokenizer.h"
 #include "load/weights.h"
 #include "plan/plan.h"
@@ -39,5 +40,9 @@ keel_status api_take(const char *what, void *mine, size_t mine_bytes, const void
 #define API_TAKE(type, mine, given, err)                                                                               \
     type mine = {0};                                                                                                   \
     KEEL_TRY(api_take(#type, &mine, sizeof mine, (given), (given)->struct_size, (err)))
+
+/* The graph of a checkpoint folder, a draw.io drawing or a graph file, told by content. Weight types are as config.json
+ * or the file has them. options may be NULL; a slice is for folders alone. */
+keel_status graph_open_path(const char *path, const model_options *options, graph **out, keel_error *err);
 
 #endif

@@ -111,16 +111,26 @@ static keel_status bind_weights(keel_model *m, keel_error *err) {
     return KEEL_OK;
 }
 
-static keel_status open_parts(keel_model *m, const keel_model_options *o, const json_t *config, const char *file,
-                              keel_error *err) {
+/* From the drawing or graph file, else from the configuration; then what this rank has of it. */
+static keel_status make_graphs(keel_model *m, const keel_model_options *o, const json_t *config, const char *file,
+                               keel_error *err) {
     model_options mo = {.layer_first = 0, .layer_last = -1, .sample = o->sampling};
     if (o->layer_slice) {
         mo.layer_first = o->layer_first;
         mo.layer_last = o->layer_last;
     }
+    if (o->graph && o->layer_slice)
+        return error_set(err, KEEL_USAGE, "%s: a drawn graph has the layers that are drawn; --layers is for models",
+                         o->graph);
+    KEEL_TRY(o->graph ? graph_open_path(o->graph, &mo, &m->global, err)
+                      : model_build(config, file, &mo, &m->global, err));
     shard_options so = {.tp = o->tp, .ep = o->ep, .rank = o->rank, .vocab_parallel = o->vocab_parallel};
-    KEEL_TRY(model_build(config, file, &mo, &m->global, err));
-    KEEL_TRY(graph_shard(m->global, &so, &m->graph, err));
+    return graph_shard(m->global, &so, &m->graph, err);
+}
+
+static keel_status open_parts(keel_model *m, const keel_model_options *o, const json_t *config, const char *file,
+                              keel_error *err) {
+    KEEL_TRY(make_graphs(m, o, config, file, err));
     if (o->graph_only) return KEEL_OK;
     if (m->path) {
         KEEL_TRY(generation_config(m, err));
@@ -139,28 +149,35 @@ static keel_status plan_types(keel_model *m, keel_error *err) {
     return bind_weights(m, err);
 }
 
+/* config.json of the folder or the geometry; NULL of a graph that stands alone. *path: to be freed. */
+static keel_status find_config(keel_model *m, const keel_model_options *o, json_t **config, char **path,
+                               const char **file, keel_error *err) {
+    *file = o->graph;
+    if (o->synth) return synth_config(o->synth, config, file, err);
+    if (!o->path) return KEEL_OK;
+    size_t n = strlen(o->path) + 1;
+    m->path = mem_alloc(n);
+    if (!m->path) return KEEL_NOMEM_AT(err, "model");
+    memcpy(m->path, o->path, n);
+    keel_status s = folder_config(m->path, config, path, err);
+    *file = *path;
+    return s;
+}
+
 keel_status keel_model_open(const keel_model_options *given, keel_model **out, keel_error *err) {
     API_TAKE(keel_model_options, o, given, err);
-    const keel_model_options *options = &o;
-    if (!options->path == !options->synth)
+    bool lone_graph = o.graph && !o.path && !o.synth && o.graph_only;
+    if (!lone_graph && !o.path == !o.synth)
         return error_set(err, KEEL_USAGE, "give a checkpoint folder or a synthetic geometry, one of them");
+    if (o.graph && o.synth) return error_set(err, KEEL_USAGE, "%s: a graph takes its weights from a folder", o.graph);
     keel_model *m = mem_calloc(1, sizeof *m);
     if (!m) return KEEL_NOMEM_AT(err, "model");
     json_t *config = NULL;
     char *config_path = NULL;
     const char *file = NULL;
-    keel_status s = KEEL_OK;
-    if (options->path) {
-        size_t n = strlen(options->path) + 1;
-        m->path = mem_alloc(n);
-        if (m->path) memcpy(m->path, options->path, n);
-        s = m->path ? folder_config(m->path, &config, &config_path, err) : KEEL_NOMEM_AT(err, "model");
-        file = config_path;
-    } else {
-        s = synth_config(options->synth, &config, &file, err);
-    }
-    if (s == KEEL_OK) s = open_parts(m, options, config, file, err);
-    if (s == KEEL_OK && options->graph_only) s = plan_types(m, err);
+    keel_status s = find_config(m, &o, &config, &config_path, &file, err);
+    if (s == KEEL_OK) s = open_parts(m, &o, config, file, err);
+    if (s == KEEL_OK && o.graph_only) s = plan_types(m, err);
     json_decref(config);
     mem_free(config_path);
     if (s != KEEL_OK) {

@@ -251,6 +251,20 @@ static bool has_attr(const graph_op *op, const char *name) {
     return false;
 }
 
+/* The order in which the op declares them: equal graphs stay equal whatever order a builder or a drawing has. */
+static void order_attrs(graph_op *op) {
+    int n = 0;
+    for (int i = 0; i < OP_ATTRS && op->desc->attrs[i].name; i++) {
+        for (int k = n; k < op->n_attrs; k++) {
+            if (strcmp(op->attr[k].name, op->desc->attrs[i].name) != 0) continue;
+            graph_attr a = op->attr[k];
+            op->attr[k] = op->attr[n];
+            op->attr[n++] = a;
+            break;
+        }
+    }
+}
+
 static void take_attrs(build *b, graph_op *op, const op_spec *spec) {
     for (int i = 0; i < GRAPH_ATTRS && spec->attr[i].name; i++) {
         const graph_attr *a = &spec->attr[i];
@@ -261,6 +275,7 @@ static void take_attrs(build *b, graph_op *op, const op_spec *spec) {
         if (b->status != KEEL_OK) return;
         op->attr[op->n_attrs++] = (graph_attr){declared->name, a->value};
     }
+    order_attrs(op);
     for (int i = 0; i < OP_ATTRS && op->desc->attrs[i].name; i++) {
         const op_attr *declared = &op->desc->attrs[i];
         if (declared->required && !has_attr(op, declared->name)) {

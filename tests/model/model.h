@@ -14,7 +14,8 @@
 #include <ucontext.h>
 
 enum {
-    MAX_WORKERS = 3,
+    MAX_RANKS = 2,
+    MAX_WORKERS = 4, /* of all ranks */
     MAX_LANES = 2,
     LANES_A_WORKER = 1 + 4 * MAX_LANES,
     MAX_COROUTINES = MAX_WORKERS * LANES_A_WORKER,
@@ -72,7 +73,7 @@ typedef struct copy {
 
 typedef struct config {
     const char *name;
-    uint32_t workers, lanes, tasks, iterations;
+    uint32_t ranks, workers /* of all ranks together */, lanes, tasks, iterations;
     uint32_t in_pages, out_pages;
     uint32_t distance; /* task k waits for the event of the tasks k − distance of all workers, and reads their output */
     uint32_t stop;     /* 1: the host may ask to stop at any time */
@@ -104,17 +105,18 @@ typedef struct world {
     jmp_buf explorer;
     size_t arena_used;
     kp_worker *worker[MAX_WORKERS];
-    kp_event *events;
-    kp_control *control;
-    kp_state *state;
+    kp_event *events[MAX_RANKS];
+    kp_control *control[MAX_RANKS];
+    kp_state *state; /* of rank 0; the others decide nothing */
     copy *copies; /* [n_copies], the end of the arena; a ring for each lane that may start copies */
     uint32_t n_copies;
     uint32_t *weight;              /* [PAGE_WORDS], constant */
     uint32_t *output;              /* [iteration modulo 2][workers][tasks][lanes] */
-    kp_launch launch;
-    kp_task tasks[MAX_WORKERS * MAX_TASKS];
+    kp_launch launch[MAX_RANKS];
+    kp_task tasks[MAX_TASKS]; /* every worker has one of each */
     kp_u32 queue[MAX_WORKERS * MAX_TASKS], queue_first[MAX_WORKERS + 1];
     kp_u32 waits[MAX_TASKS], triggers[MAX_TASKS];
+    kp_u8 event_ranks[MAX_TASKS];
     finding found;
     bool certify; /* clocks are kept */
     bool lenient; /* races and overtaken waits are passed over, to see what they lead to */

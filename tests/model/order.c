@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ACTORS = 288, MAX_EVENTS = 8192, GRANULE = 4, GRANULES = ARENA_BYTES / GRANULE, MAX_LIST = 256 };
+enum { MAX_ACTORS = 512, MAX_EVENTS = 8192, GRANULE = 4, GRANULES = ARENA_BYTES / GRANULE, MAX_LIST = 256 };
 
 typedef uint16_t clock_of[MAX_ACTORS];
 typedef struct epoch {

@@ -108,11 +108,11 @@ static bool take(uint32_t choice, saved *s) {
     uint32_t i = choice / 2;
     if (i < mc.n_co) {
         const op *o = &mc.co[i].next;
-        uint32_t asked = mc.control->stop_request;
+        uint32_t asked = mc.control[0]->stop_request;
         if (o->kind == OP_STOP ? (choice & 1) < asked : choice & 1) return false;
         if (!world_enabled(o)) return false;
         save(s, i);
-        if (o->kind == OP_STOP && (choice & 1)) mc.control->stop_request = 1;
+        if (o->kind == OP_STOP && (choice & 1)) mc.control[0]->stop_request = 1;
         world_step(i, choice & 1);
         return true;
     }

@@ -38,18 +38,24 @@ static void about_to(uint32_t kind, uint32_t *p, uint32_t words) {
     mc_point((op){.kind = kind, .object = p, .value = words});
 }
 
+/* Counted over all ranks. */
+static uint32_t this_worker(const kp_ctx *c) {
+    const kp_launch *l = c->worker->launch;
+    return l->rank * l->n_workers + c->worker->index;
+}
+
 static void expect(const kp_ctx *c, const uint32_t *p, uint32_t want, const char *what) {
     char name[64];
     uint32_t got = *p;
     if (got != want)
         world_found(FOUND_VALUE, "worker %u task %u iteration %u reads %s: found %u instead of %u in %s",
-                    c->worker->index, c->task->lo, c->iteration, what, got, want, world_name(p, name));
+                    this_worker(c), c->task->lo, c->iteration, what, got, want, world_name(p, name));
 }
 
 /* Regions: 0 input page (words: the weights of each lane, the activations of each lane), 1 output page. */
 static uint32_t *region(kp_ctx *c, uint32_t i) { return kb_region(c, i); }
 
-static uint32_t other_worker(const kp_ctx *c) { return (c->worker->index + 1) % mc.cfg.workers; }
+static uint32_t other_worker(const kp_ctx *c) { return (this_worker(c) + 1) % mc.cfg.workers; }
 
 /* Whose output a task reads: the task `distance` before, of the next worker; the first tasks that of the last iteration. */
 static uint32_t source_task(const kp_ctx *c) { return (c->task->lo + mc.cfg.tasks - mc.cfg.distance) % mc.cfg.tasks; }
@@ -71,11 +77,11 @@ static void consumer_body(kp_ctx *c) {
         expect(c, &in[MAX_LANES + l], source_value(c, l), "an input");
     }
     about_to(OP_WRITE, out, 1);
-    *out = mc_output_value(c->worker->index, c->task->lo, c->lane, c->iteration);
+    *out = mc_output_value(this_worker(c), c->task->lo, c->lane, c->iteration);
 }
 
 static void storer_body(kp_ctx *c) {
-    kp_u32 w = c->worker->index, k = c->task->lo;
+    kp_u32 w = this_worker(c), k = c->task->lo;
     kp_u32 from = mc.cfg.lanes - 1 - c->lane; /* written by the other lane of the consumer */
     uint32_t *result = &region(c, 1)[from], *to = mc_output(w, k, from, c->iteration);
     about_to(OP_READ, result, 1);

@@ -29,7 +29,8 @@ static const char *const role_name[] = {"controller", "loader", "launcher", "con
 
 const char *world_lane_name(uint32_t co, char text[64]) {
     const kp_ctx *c = &mc.co[co].ctx;
-    snprintf(text, 64, "worker %u %s lane %u", c->worker->index, role_name[c->role], c->lane);
+    const kp_launch *l = c->worker->launch;
+    snprintf(text, 64, "worker %u %s lane %u", l->rank * l->n_workers + c->worker->index, role_name[c->role], c->lane);
     return text;
 }
 
@@ -71,12 +72,16 @@ static bool worker_word_name(uint32_t w, const void *object, char text[64]) {
 
 const char *world_name(const void *object, char text[64]) {
     snprintf(text, 64, "?");
-    if (object == &mc.control->arrived) snprintf(text, 64, "border count");
-    if (object == &mc.control->go) snprintf(text, 64, "go word");
-    if (object == &mc.control->stop_request) snprintf(text, 64, "stop request");
     if (object == &mc.state->finished) snprintf(text, 64, "state");
-    for (uint32_t e = 0; e < mc.cfg.tasks; e++) {
-        if (object == &mc.events[e].count) snprintf(text, 64, "event %u", e);
+    for (uint32_t r = 0; r < mc.cfg.ranks && mc.control[r]; r++) {
+        const kp_control *ctl = mc.control[r];
+        if (object == &ctl->arrived) snprintf(text, 64, "border count of rank %u", r);
+        if (object == &ctl->ranks_arrived) snprintf(text, 64, "border count of all ranks");
+        if (object == &ctl->go) snprintf(text, 64, "go word of rank %u", r);
+        if (object == &ctl->stop_request) snprintf(text, 64, "stop request");
+        for (uint32_t e = 0; e < mc.cfg.tasks; e++) {
+            if (object == &mc.events[r][e].count) snprintf(text, 64, "event %u of rank %u", e, r);
+        }
     }
     for (uint32_t w = 0; w < mc.cfg.workers && mc.worker[w]; w++) {
         if (worker_word_name(w, object, text)) return text;
@@ -104,7 +109,18 @@ void mc_point(op o) {
 /* Words that are waited for: the first look of a wait is answered "not yet", as every wait may be; it then yields with
  * its target and stands there until it holds, and the next look is the true one. All others are read as they are. */
 static bool is_awaited(const void *p) {
-    return p == &mc.control->arrived || within(p, mc.events, mc.cfg.tasks * sizeof *mc.events);
+    for (uint32_t r = 0; r < mc.cfg.ranks; r++) {
+        if (p == &mc.control[r]->arrived || p == &mc.control[r]->ranks_arrived) return true;
+        if (within(p, mc.events[r], mc.cfg.tasks * sizeof **mc.events)) return true;
+    }
+    return false;
+}
+
+static bool is_stop_request(const void *p) {
+    for (uint32_t r = 0; r < mc.cfg.ranks; r++) {
+        if (p == &mc.control[r]->stop_request) return true;
+    }
+    return false;
 }
 
 static bool take_grant(const void *p) {
@@ -122,8 +138,8 @@ uint32_t mc_load(const kp_u32 *p) {
         value = *p;
     } else if (is_awaited(p)) {
         return (uint32_t)NOT_YET;
-    } else if (p == &mc.control->stop_request) {
-        if (!mc.cfg.stop) return 0;
+    } else if (is_stop_request(p)) {
+        if (!mc.cfg.stop || p != &mc.control[0]->stop_request) return 0;
         mc_point((op){.kind = OP_STOP, .object = (void *)(uintptr_t)p});
         value = mc.now->answer;
     } else {
@@ -293,7 +309,7 @@ static bool some_left_others_not(void) {
         const op *o = &mc.co[i].next;
         if (mc.co[i].ctx.role != KP_CONTROLLER) continue;
         left = left || o->kind == OP_FINISHED;
-        at_border = at_border || o->kind == OP_AWAIT_GO || o->object == &mc.control->arrived;
+        at_border = at_border || o->kind == OP_AWAIT_GO || o->kind == OP_AWAIT_COUNTER;
     }
     return left && at_border;
 }
@@ -338,9 +354,10 @@ void world_check_end(void) {
     for (uint32_t i = 0; i < mc.n_co; i++) {
         const kp_ctx *c = &mc.co[i].ctx;
         if (c->role != KP_CONTROLLER) continue;
-        if (c->worker->index == 0) last = c->iteration;
+        char lane[64];
+        if (i == 0) last = c->iteration;
         else if (c->iteration != last)
-            world_found(FOUND_HALF_EXIT, "worker %u leaves after iteration %u, worker 0 after %u", c->worker->index,
+            world_found(FOUND_HALF_EXIT, "%s leaves after iteration %u, worker 0 after %u", world_lane_name(i, lane),
                         c->iteration, last);
     }
     if (!mc.cfg.stop && last + 1 != mc.cfg.iterations)
@@ -379,54 +396,62 @@ static void *take(size_t bytes) {
 
 static void plan_tasks(void) {
     const config *g = &mc.cfg;
-    uint32_t n = 0;
-    for (uint32_t w = 0; w < g->workers; w++) {
-        mc.queue_first[w] = n;
-        for (uint32_t k = 0; k < g->tasks; k++, n++) {
-            kp_task *t = &mc.tasks[n];
-            bool waits = k >= g->distance || (g->backward && k == 0);
-            *t = (kp_task){.lo = k, .trigger = k, .n_waits = waits, .n_spans = 2, .n_regions = 2};
-            t->wait_first = k >= g->distance ? k - g->distance : g->tasks - 1;
-            t->span[0] = (kp_span){(kp_u16)(k % g->in_pages), 1, KP_CONSUMER};
-            t->span[1] = (kp_span){(kp_u16)(g->in_pages + k % g->out_pages), 1, KP_STORER};
-            for (uint32_t r = 0; r < 2; r++)
-                t->region_offset[r] = t->span[r].first_page * (kp_u32)(PAGE_WORDS * sizeof(uint32_t));
-            mc.queue[n] = n;
-        }
-    }
-    mc.queue_first[g->workers] = n;
     for (uint32_t k = 0; k < g->tasks; k++) {
+        kp_task *t = &mc.tasks[k];
+        bool waits = k >= g->distance || (g->backward && k == 0);
+        *t = (kp_task){.lo = k, .trigger = k, .n_waits = waits, .n_spans = 2, .n_regions = 2};
+        t->wait_first = k >= g->distance ? k - g->distance : g->tasks - 1;
+        t->span[0] = (kp_span){(kp_u16)(k % g->in_pages), 1, KP_CONSUMER};
+        t->span[1] = (kp_span){(kp_u16)(g->in_pages + k % g->out_pages), 1, KP_STORER};
+        for (uint32_t r = 0; r < 2; r++)
+            t->region_offset[r] = t->span[r].first_page * (kp_u32)(PAGE_WORDS * sizeof(uint32_t));
         mc.waits[k] = k;
         mc.triggers[k] = g->workers;
+        mc.event_ranks[k] = 1;
     }
+    for (uint32_t i = 0; i < g->workers * g->tasks; i++) mc.queue[i] = i % g->tasks;
+    for (uint32_t w = 0; w <= g->workers; w++) mc.queue_first[w] = w * g->tasks;
+}
+
+static void lay_out_worker(uint32_t w) {
+    const config *g = &mc.cfg;
+    uint32_t pages = g->in_pages + g->out_pages, each = g->workers / g->ranks;
+    kp_worker *k = mc.worker[w] = take(sizeof *k);
+    *k = (kp_worker){.index = w % each, .lanes = g->lanes, .n_pages = pages, .launch = &mc.launch[w / each]};
+    k->page_bytes = PAGE_WORDS * sizeof(uint32_t);
+    k->smem = take((size_t)pages * k->page_bytes);
+    k->page_free = take(pages * sizeof *k->page_free);
+    k->claims = take(pages * sizeof *k->claims);
+}
+
+static void lay_out_rank(uint32_t r) {
+    const config *g = &mc.cfg;
+    mc.events[r] = take(g->tasks * sizeof **mc.events);
+    mc.control[r] = take(sizeof **mc.control);
+    mc.launch[r] = (kp_launch){.n_workers = g->workers / g->ranks,
+                               .tasks = mc.tasks,
+                               .queue = mc.queue,
+                               .queue_first = mc.queue_first,
+                               .waits = mc.waits,
+                               .triggers = mc.triggers,
+                               .events = mc.events[r],
+                               .control = mc.control[r],
+                               .state = mc.state,
+                               .world = g->ranks,
+                               .rank = r,
+                               .event_ranks = mc.event_ranks,
+                               .rank_events = mc.events,
+                               .rank_control = mc.control};
 }
 
 static void lay_out(void) {
     const config *g = &mc.cfg;
-    for (uint32_t w = 0; w < g->workers; w++) {
-        uint32_t pages = g->in_pages + g->out_pages;
-        kp_worker *k = mc.worker[w] = take(sizeof *k);
-        *k = (kp_worker){.index = w, .lanes = g->lanes, .n_pages = pages, .page_bytes = PAGE_WORDS * sizeof(uint32_t)};
-        k->smem = take((size_t)pages * k->page_bytes);
-        k->page_free = take(pages * sizeof *k->page_free);
-        k->claims = take(pages * sizeof *k->claims);
-        k->launch = &mc.launch;
-    }
-    mc.events = take(g->tasks * sizeof *mc.events);
-    mc.control = take(sizeof *mc.control);
+    for (uint32_t w = 0; w < g->workers; w++) lay_out_worker(w);
     mc.state = take(sizeof *mc.state);
+    for (uint32_t r = 0; r < g->ranks; r++) lay_out_rank(r);
     mc.weight = take(PAGE_WORDS * sizeof *mc.weight);
     mc.output = take(2 * g->workers * g->tasks * g->lanes * sizeof *mc.output);
     for (uint32_t i = 0; i < PAGE_WORDS; i++) mc.weight[i] = mc_weight_value(i);
-    mc.launch = (kp_launch){.n_workers = g->workers,
-                            .tasks = mc.tasks,
-                            .queue = mc.queue,
-                            .queue_first = mc.queue_first,
-                            .waits = mc.waits,
-                            .triggers = mc.triggers,
-                            .events = mc.events,
-                            .control = mc.control,
-                            .state = mc.state};
 }
 
 static void lane_main(void) {
