@@ -3,6 +3,7 @@
 #include "fail.h"
 #include "model_args.h"
 #include "out.h"
+#include "ranks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,20 +56,10 @@ typedef struct job {
     keel_plan **plans;
 } job;
 
-/* FILE, or FILE.rank3. */
-static char *rank_path(const job *j, uint32_t rank) {
-    const char *path = j->a->value[OPT_OUTPUT].text;
-    size_t bytes = strlen(path) + 24;
-    char *text = malloc(bytes);
-    if (text && j->n == 1) snprintf(text, bytes, "%s", path);
-    if (text && j->n > 1) snprintf(text, bytes, "%s.rank%u", path, rank);
-    return text;
-}
-
 static keel_status write_plans(const job *j, keel_error *err) {
     for (uint32_t r = 0; r < j->n; r++) {
         if (j->one && r != j->shown) continue;
-        char *path = rank_path(j, r);
+        char *path = ranks_file(j->a->value[OPT_OUTPUT].text, j->n, r);
         if (!path) return fail_memory(err, "plan");
         keel_status s = keel_plan_save(j->plans[r], path, err);
         if (s == KEEL_OK && !args_flag(j->a, OPT_JSON)) s = out_format(err, "written   %s\n", path);

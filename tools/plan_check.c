@@ -4,6 +4,7 @@
 #include "fail.h"
 #include "json_out.h"
 #include "out.h"
+#include "ranks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,14 +19,6 @@ typedef struct job {
     uint32_t n;
 } job;
 
-/* The file of one rank; the caller's. */
-static char *rank_file(const char *stem, uint32_t rank) {
-    size_t bytes = strlen(stem) + 24;
-    char *path = malloc(bytes);
-    if (path) snprintf(path, bytes, "%s.rank%u", stem, rank);
-    return path;
-}
-
 /* FILE without ".rank3", if it ends so. */
 static char *stem_of(const char *file) {
     const char *dot = strrchr(file, '.');
@@ -34,7 +27,7 @@ static char *stem_of(const char *file) {
 }
 
 static keel_status load_rank(job *j, uint32_t rank, keel_error *err) {
-    char *path = rank_file(j->stem, rank);
+    char *path = ranks_file(j->stem, 2, rank);
     if (!path) return fail_memory(err, "plan check");
     keel_status s = keel_plan_load(path, &j->plans[rank], err);
     free(path);
@@ -44,7 +37,7 @@ static keel_status load_rank(job *j, uint32_t rank, keel_error *err) {
 /* The file itself, or, of a job with several ranks, the files of all of them beside it. */
 static keel_status load(job *j, const char *file, keel_error *err) {
     keel_plan_info info;
-    char *first = rank_file(j->stem, 0);
+    char *first = ranks_file(j->stem, 2, 0);
     if (!first) return fail_memory(err, "plan check");
     bool beside = access(file, F_OK) != 0 && access(first, F_OK) == 0;
     keel_status s = keel_plan_load(beside ? first : file, &j->plans[0], err);

@@ -162,3 +162,11 @@ keel_status ranks_start(const args *a, ranks *r, keel_error *err) {
     pass_signals(SIG_DFL);
     return parent_end(&all, err);
 }
+
+char *ranks_file(const char *file, uint32_t tp, uint32_t rank) {
+    size_t bytes = strlen(file) + 24;
+    char *path = malloc(bytes);
+    if (path && tp <= 1) snprintf(path, bytes, "%s", file);
+    if (path && tp > 1) snprintf(path, bytes, "%s.rank%u", file, rank);
+    return path;
+}

@@ -51,7 +51,12 @@ static keel_status build_plan(job *j, uint32_t *max_seq, keel_error *err) {
 
 static keel_status load_plan(job *j, uint32_t *max_seq, keel_error *err) {
     keel_plan_info plan;
-    TRY(keel_plan_load(j->a->value[OPT_PLAN].text, &j->plan, err));
+    const char *file = j->a->value[OPT_PLAN].text;
+    char *path = ranks_file(file, args_count32(j->a, OPT_TP, 1), j->ranks.rank);
+    if (!path) return fail_memory(err, file);
+    keel_status s = keel_plan_load(path, &j->plan, err);
+    free(path);
+    TRY(s);
     TRY(keel_plan_info_get(j->plan, &plan, err));
     *max_seq = plan.max_seq;
     return KEEL_OK;

@@ -17,11 +17,21 @@ typedef struct maker {
     int first_layer, last_layer; /* of the ops; −1: none */
 } maker;
 
+/* The builder's message; without the name of an op that the place names already. */
+static const char *message(const maker *m, const drawing_instance *x) {
+    const char *text = m->err.detail;
+    size_t n = strlen(x->name);
+    const drawing_range r = m->d->nodes[x->node].layers;
+    bool said = r.first == r.last && strncmp(text, x->name, n) == 0 && strncmp(text + n, ": ", 2) == 0;
+    return said ? text + n + 2 : text;
+}
+
 /* After a call of the builder: a refusal becomes a fault of the node. */
-static keel_status settle(maker *m, drawing_node *n) {
+static keel_status settle(maker *m, const drawing_instance *x) {
+    drawing_node *n = &m->d->nodes[x->node];
     if (m->b.status == KEEL_OK) return KEEL_OK;
     if (m->b.status == KEEL_NOMEM) return drawing_nomem(m->d);
-    if (!n->reported) drawing_fault(m->d, n->cell, m->b.status, "%s", m->err.detail);
+    if (!n->reported) drawing_fault(m->d, n->cell, m->b.status, "%s", message(m, x));
     n->reported = true;
     m->b.status = KEEL_OK;
     m->err = (keel_error)KEEL_ERROR_INITIALIZER;
@@ -45,7 +55,7 @@ static keel_status make_source(maker *m, int instance) {
     if (n->kind == DRAWING_CACHE) x->tensor = build_cache(&m->b, n->name, dim[0], dim[1]);
     if (n->kind == DRAWING_INPUT) x->tensor = build_input(&m->b, n->name, dim[1]);
     m->b.layer = layer;
-    return settle(m, n);
+    return settle(m, x);
 }
 
 /* Tensors of the op's edges, those with a slot first and in its order; *whole false: one is not there. */
@@ -209,7 +219,7 @@ static keel_status add_op(maker *m, drawing_node *n, drawing_instance *x, const 
     if (m->b.status != KEEL_OK && m->b.status != KEEL_NOMEM && *empty_slots(n, in, empty, sizeof empty)) {
         FAULT_ONCE(m, n, "no edge fills its slot %s", empty);
     }
-    KEEL_TRY(settle(m, n));
+    KEEL_TRY(settle(m, x));
     if (m->b.g->n_ops == before) return KEEL_OK;
     x->tensor = id;
     check_out(m, n, id);

@@ -236,7 +236,7 @@ static void take_word(label *l, const drawing_word *w) {
         if (l->values) WRONG(l, "values= stands there twice");
         l->values = w->value;
     } else if (is_op_word(w)) {
-        WRONG(l, "a %s has no %s=", kind_text(kind), w->key);
+        WRONG(l, "kind=%s has no %s=", kind_text(kind), w->key);
     }
 }
 
@@ -319,7 +319,7 @@ static void finish_buffer(label *l) {
     const drawing_shape *s = &l->out[0];
     bool cache = l->n->kind == DRAWING_CACHE, fine = l->n_out == 1 && s->rank == 2 && is_act(s);
     if (fine && (cache ? s->dim[0] > 0 : s->dim[0] == GRAPH_M)) return;
-    WRONG(l, "a %s needs out=%s", kind_text(l->n->kind), cache ? "[kv_heads,head_dim]act" : "[M,columns]act");
+    WRONG(l, "%s needs out=%s", cache ? "a cache" : "an input", cache ? "[kv_heads,head_dim]act" : "[M,columns]act");
 }
 
 /* ---- the node --------------------------------------------------------------------------------------- */

@@ -119,7 +119,7 @@ typedef struct world {
     kp_u8 event_ranks[MAX_TASKS];
     finding found;
     bool certify; /* clocks are kept */
-    bool lenient; /* races and overtaken waits are passed over, to see what they lead to */
+    uint32_t lenient; /* 1: races and overtaken waits are passed over, to see what they lead to; 2: wrong values too */
 } world;
 
 extern world mc;
@@ -182,7 +182,7 @@ typedef struct search_result {
     uint64_t states, steps, ends, deepest;
     bool complete;
 } search_result;
-search_result search_run(const config *cfg, uint64_t max_states, bool lenient);
+search_result search_run(const config *cfg, uint64_t max_states, uint32_t lenient);
 
 /* seen.c: a set of 128-bit keys */
 typedef struct seen_set {

@@ -40,16 +40,17 @@ static void undo(const saved *s) {
 
 /* The state: shared memory, copies under way, and of each lane what it has read so far and what it is about to do. */
 static void state_key(uint64_t key[2]) {
-    uint64_t a = 1, b = 2;
+    uint64_t part[4] = {1, 2, 3, 4};
     size_t bytes = (size_t)((unsigned char *)mc.copies - mc_arena);
-    for (size_t i = 0; i < bytes; i += 16) {
-        uint64_t v[2] = {0, 0};
-        memcpy(v, mc_arena + i, bytes - i < 16 ? bytes - i : 16);
-        a = (a ^ v[0]) * 0x9E3779B97F4A7C15u;
-        b = (b ^ v[1]) * 0xC2B2AE3D27D4EB4Fu;
-        a ^= b >> 31;
-        b ^= a >> 29;
+    for (size_t i = 0; i < bytes; i += sizeof part) { /* world_open rounds bytes up */
+        uint64_t v[4];
+        memcpy(v, mc_arena + i, sizeof v);
+        for (int k = 0; k < 4; k++) {
+            part[k] = (part[k] ^ v[k]) * 0x9E3779B97F4A7C15u;
+            part[k] ^= part[k] >> 32; /* the product alone would never carry a difference downwards */
+        }
     }
+    uint64_t a = mc_mix(mc_mix(part[0], part[1]), part[2]), b = mc_mix(mc_mix(part[3], part[2]), part[0] + part[1]);
     for (uint32_t i = 0; i < mc.n_co; i++) {
         const coroutine *c = &mc.co[i];
         a = mc_mix(a, c->history);
@@ -144,7 +145,7 @@ static void look(search_result *r) {
     }
 }
 
-search_result search_run(const config *cfg, uint64_t max_states, bool lenient) {
+search_result search_run(const config *cfg, uint64_t max_states, uint32_t lenient) {
     search_result r = {0};
     seen_set seen;
     uint64_t key[2];

@@ -47,7 +47,7 @@ static uint32_t this_worker(const kp_ctx *c) {
 static void expect(const kp_ctx *c, const uint32_t *p, uint32_t want, const char *what) {
     char name[64];
     uint32_t got = *p;
-    if (got != want)
+    if (got != want && !mc.certify) /* with clocks, the race behind it is what must be seen */
         world_found(FOUND_VALUE, "worker %u task %u iteration %u reads %s: found %u instead of %u in %s",
                     this_worker(c), c->task->lo, c->iteration, what, got, want, world_name(p, name));
 }

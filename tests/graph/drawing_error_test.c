@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a drawing may say wrongly: each deviation is named with page, cell and label, all of them at once. And labels
+ * that look odd but say the right thing. */
+#include "core/buf.h"
+#include "graph/drawing.h"
+#include "graph/op.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define HEAD "<mxfile><diagram name=\"main\"><mxGraphModel><root><mxCell id=\"0\"/><mxCell id=\"1\" parent=\"0\"/>"
+#define TAIL "</root></mxGraphModel></diagram></mxfile>"
+#define V(id, label) "<mxCell id=\"" id "\" vertex=\"1\" parent=\"1\" value=\"" label "\"/>"
+#define IN(group, id, label) "<mxCell id=\"" id "\" vertex=\"1\" parent=\"" group "\" value=\"" label "\"/>"
+#define E(id, from, to, label)                                                                                         \
+    "<mxCell id=\"" id "\" edge=\"1\" parent=\"1\" source=\"" from "\" target=\"" to "\" value=\"" label "\"/>"
+
+/* The smallest model: embedding, norm, head, argmax. */
+#define EMBED V("e", "embed&#10;kind=embedding w=E[100,16]bf16")
+#define NORM V("n", "norm&#10;kind=rmsnorm w=N[16] eps=1e-6 logit_rows=1")
+#define LM V("h", "head&#10;kind=linear w=H[100,16] shard=col")
+#define PICK V("a", "pick&#10;kind=argmax")
+#define TO_NORM E("en", "e", "n", "")
+#define TO_LM E("nh", "n", "h", "")
+#define TO_PICK E("ha", "h", "a", "")
+#define FROM_NORM NORM LM PICK TO_LM TO_PICK
+#define SMALL EMBED FROM_NORM TO_NORM
+/* One op between the embedding and the norm. */
+#define BETWEEN(label)                                                                                                 \
+    EMBED V("x", label)                                                                                                \
+    FROM_NORM E("ex", "e", "x", "") E("xn", "x", "n", "")
+/* An op of two inputs there, its edges as given. */
+#define PAIR(label, edges)                                                                                             \
+    EMBED V("x", label)                                                                                                \
+    FROM_NORM edges E("xn", "x", "n", "")
+
+static graph *drawn(const char *cells) {
+    buf b = {0};
+    graph *g = NULL;
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    buf_printf(&b, HEAD "%s" TAIL, cells);
+    assert_false(b.failed);
+    if (drawing_read("x.drawio", (const char *)b.data, b.len, NULL, &g, &err) != KEEL_OK) fail_msg("%s", err.detail);
+    buf_free(&b);
+    return g;
+}
+
+static void refused_text(const char *text, size_t bytes, keel_status status, const char *const *words) {
+    graph *g = NULL;
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    keel_status s = drawing_read("x.drawio", text, bytes, NULL, &g, &err);
+    if (s != status || err.status != s) fail_msg("%s: %s; wanted %s", keel_status_name(s), err.detail, words[0]);
+    assert_null(g);
+    assert_int_equal(strncmp(err.detail, "x.drawio: ", 10), 0);
+    for (; *words; words++) {
+        if (!strstr(err.detail, *words)) fail_msg("%s\nlacks: %s", err.detail, *words);
+    }
+    assert_int_equal(drawing_read("x.drawio", text, bytes, NULL, &g, NULL), status);
+}
+
+static void refused(keel_status status, const char *cells, const char *const *words) {
+    buf b = {0};
+    buf_printf(&b, HEAD "%s" TAIL, cells);
+    assert_false(b.failed);
+    refused_text((const char *)b.data, b.len, status, words);
+    buf_free(&b);
+}
+
+#define REFUSED(status, cells, ...) refused(KEEL_##status, cells, (const char *const[]){__VA_ARGS__, NULL})
+#define WRONG(cells, ...) REFUSED(FORMAT, cells, __VA_ARGS__)
+
+/* ---- labels ------------------------------------------------------------------------------------------- */
+
+static void kinds_and_names(void **state) {
+    (void)state;
+    graph_close(drawn(SMALL));
+    REFUSED(UNSUPPORTED, BETWEEN("y&#10;kind=linaer"), "page \"main\", cell x, \"y\": kind=linaer is unknown",
+            "rmsnorm", "const");
+    WRONG(BETWEEN("y&#10;w=A[16,16]"), "cell x, \"y\": an edge ends here, but the label has no kind=");
+    WRONG(SMALL V("z", "lost&#10;w=A[16,16]"), "cell z, \"lost\": kind= is missing");
+    WRONG(BETWEEN("kind=linear w=A[16,16]"), "cell x", "the first line must be the name");
+    WRONG(BETWEEN("my op&#10;kind=linear w=A[16,16]"), "cell x, \"my op\": the first line must be the name alone");
+    WRONG(BETWEEN("norm&#10;kind=linear w=A[16,16]"), "cell n, \"norm\": the name norm is taken by cell x of page");
+    WRONG(BETWEEN("s&#10;kind=step_begin"), "step_begin is not drawn");
+    WRONG(EMBED FROM_NORM TO_NORM V("e", "text"), "cell e, \"text\": two cells of the page have this id");
+    WRONG(SMALL V("m", "kind=model") V("m2", "kind=model"), "cell m2", "a second kind=model");
+    WRONG(SMALL V("m", "kind=model max_position=many"), "max_position=many is not a number");
+    WRONG(BETWEEN("a&amp;#7;b&#10;kind=linear w=A[16,16]"), "\"a\\x07b\"", "control characters");
+}
+
+static void shapes_and_weights(void **state) {
+    (void)state;
+    WRONG(BETWEEN("y&#10;kind=linear in=[M,16 w=A[16,16]"), "cell x, \"y\": in=[M,16w=A[16,16]", "expected ]");
+    WRONG(BETWEEN("y&#10;kind=linear in=[M,0]act w=A[16,16]"), "a dimension is 0");
+    WRONG(BETWEEN("y&#10;kind=linear in=[M,16]bf17 w=A[16,16]"), "unknown dtype; known: act, f32, bf16");
+    WRONG(BETWEEN("y&#10;kind=linear in=[M,24]act w=A[16,16]"),
+          "cell x, \"y\": in= says [M,24]act for slot x, but embed brings [M,16]act");
+    WRONG(BETWEEN("y&#10;kind=linear in=[M,16],[M,16] w=A[16,16]"), "in= has 2 shapes, but 1 edges end here");
+    WRONG(BETWEEN("y&#10;kind=linear out=[M,24]act w=A[16,16]"),
+          "cell x, \"y\": out= says [M,24]act, but linear makes [M,16]act");
+    WRONG(BETWEEN("y&#10;kind=linear out=[M,16],[M,16] w=A[16,16]"), "out= has 2 shapes, linear has 1 outputs");
+    WRONG(BETWEEN("y&#10;kind=linear w=A[16,24]"),
+          "cell x, \"y\":", "weight A is [16, 24]: the last dimensions must be equal");
+    WRONG(BETWEEN("y&#10;kind=linear w=A[16,16,16,16,16]"), "at most 4 dimensions");
+    WRONG(BETWEEN("y&#10;kind=linear w=A[M,16]"), "a weight has no M");
+    WRONG(BETWEEN("y&#10;kind=linear w=A[16,16]act"), "a weight is not of type act");
+    WRONG(BETWEEN("y&#10;kind=linear w=[16,16]"), "expected the name of a tensor of the checkpoint");
+    WRONG(BETWEEN("y&#10;kind=linear w=A[16,16] w=B[16] w=C[16]"), "linear takes 2 weights, this is one more: w=C[16]");
+    WRONG(BETWEEN("y&#10;kind=linear w:bais=A[16,16]"), "linear has no weight \"bais\"; it has: w, bias");
+    WRONG(BETWEEN("y&#10;kind=linear w:w=A[16,16] w:w=B[16,16]"), "two weights for the slot w");
+    WRONG(BETWEEN("y&#10;kind=linear"), "linear needs the weight w");
+    WRONG(BETWEEN("y&#10;kind=linear w=A"), "the shapes here do not tell the dimensions of A");
+    WRONG(BETWEEN("y&#10;kind=linear w=E[16,16]"), "weight E stands in the graph already with another shape");
+    WRONG(EMBED FROM_NORM TO_NORM V("z", "t&#10;kind=embedding w=T"), "do not tell the dimensions of T");
+}
+
+static void shards_and_collectives(void **state) {
+    (void)state;
+    WRONG(BETWEEN("y&#10;kind=linear shard=col w=A[16,16]"), "shard=col: expected once behind each w=");
+    WRONG(BETWEEN("y&#10;kind=linear w=A[16,16] shard=diagonal"), "shard=diagonal: expected rep, col, row or ep");
+    WRONG(BETWEEN("y&#10;kind=linear w=A[16,16] shard=col(dim=2)"), "dim=2 of 2 dimensions");
+    WRONG(BETWEEN("y&#10;kind=linear w=A[16,16] shard=rep(dim=1)"), "shard=rep(dim=1)");
+    WRONG(BETWEEN("y&#10;kind=linear w=A[16,16] shard=col collective=AR"),
+          "cell x, \"y\": collective=AR: no weight here");
+    WRONG(BETWEEN("y&#10;kind=linear w=A[16,16] shard=row collective=AG"), "collective=AG: its shard rules need AR");
+    WRONG(BETWEEN("y&#10;kind=linear w=A[16,16] collective=ARR"), "collective=ARR: expected AR, RS, AG or EP");
+    graph_close(drawn(BETWEEN("y&#10;kind=linear w=A[16,16] shard=row collective=ar")));
+}
+
+static void attributes(void **state) {
+    (void)state;
+    WRONG(BETWEEN("y&#10;kind=rmsnorm w=A[16]"), "cell x, \"y\": rmsnorm needs eps=");
+    WRONG(BETWEEN("y&#10;kind=rmsnorm w=A[16] eps=tiny"), "eps=tiny is not a number");
+    WRONG(BETWEEN("y&#10;kind=rmsnorm w=A[16] eps=1e999"), "eps=1e999 is not a finite number");
+    WRONG(BETWEEN("y&#10;kind=rmsnorm w=A[16] eps=1e-6 eps=1e-5"), "eps= stands there twice");
+    REFUSED(RANGE, BETWEEN("y&#10;kind=rmsnorm w=A[16] eps=-1"), "cell x, \"y\": eps -1 must not be negative");
+    WRONG(BETWEEN("y&#10;kind=linear w=A[16,16] eps=1"), "linear has no attribute eps");
+}
+
+#define ROPE(c) SMALL V("r", "rope&#10;kind=rope_table") c E("cr", "c", "r", "")
+
+static void constants_caches_inputs(void **state) {
+    (void)state;
+    WRONG(ROPE(V("c", "f&#10;kind=const out=[4]f32")), "cell c, \"f\": a const needs values=");
+    WRONG(ROPE(V("c", "f&#10;kind=const out=[4]f32 values=1 2 3")), "values= has 3 numbers, out= says 4");
+    WRONG(ROPE(V("c", "f&#10;kind=const out=[4]bf16 values=1 2 3 4")), "out= of a const is [n]f32");
+    WRONG(ROPE(V("c", "f&#10;kind=const out=[2]f32 values=1 2x")), "value 2 of values= is not a finite number: 2x");
+    WRONG(ROPE(V("c", "f&#10;kind=const out=[4]f32 values=rope(theta=0.5)")), "rope(theta=T) with T above 1");
+    WRONG(ROPE(V("c", "f&#10;kind=const values=rope(theta=10000)")), "and out=[n]f32");
+    WRONG(ROPE(V("c", "f&#10;kind=const out=[2]f32 values=1 2 w=A[2]")), "kind=const has no w=");
+    WRONG(ROPE(V("c", "f&#10;kind=cache out=[2]act")), "a cache needs out=[kv_heads,head_dim]act");
+    WRONG(ROPE(V("c", "f&#10;kind=input out=[8,16]act")), "an input needs out=[M,columns]act");
+    WRONG(ROPE(V("c", "f&#10;kind=input out=[M,16]act")), "cell r, \"rope\": input 0 must be a constant");
+    WRONG(SMALL E("bad", "n", "c", "") V("c", "f&#10;kind=cache out=[2,8]act"),
+          "cell bad: the edge ends at f, which reads nothing");
+}
+
+/* ---- edges --------------------------------------------------------------------------------------------- */
+
+static void edges(void **state) {
+    (void)state;
+    WRONG(SMALL "<mxCell id=\"q\" edge=\"1\" parent=\"1\" source=\"e\"/>",
+          "page \"main\", cell q: the edge has no target");
+    WRONG(SMALL "<mxCell id=\"q\" edge=\"1\" parent=\"1\" target=\"n\"/>", "cell q: the edge has no source");
+    WRONG(SMALL E("q", "gone", "n", ""), "cell q: its source, cell gone, is not on this page");
+    WRONG(SMALL E("q", "en", "n", ""), "cell q: its source, cell en, is no vertex");
+    WRONG(SMALL V("t", "a note") E("q", "t", "n", ""),
+          "cell t, \"a note\": an edge ends here, but the label has no kind=");
+    WRONG(SMALL E("q", "e", "n", "head"), "cell q, \"head\": the label says head, but the edge begins at embed");
+    WRONG(SMALL E("q", "e", "n", "embed &#8594; y"), "rmsnorm has no slot \"y\"; it has: x");
+    WRONG(SMALL E("q", "a", "n", ""), "cell q: the edge begins at pick, and argmax has no output");
+    WRONG(SMALL E("q", "n", "e", ""), "the edge ends at embed, and embedding has no inputs");
+    WRONG(SMALL E("q", "e", "n", "embed"), "cell n, \"norm\": two edges fill the slot x of norm: from embed and embed");
+    WRONG(PAIR("y&#10;kind=add", E("p", "e", "x", "&#8594; a")), "cell x, \"y\": no edge fills its slot b");
+    WRONG(PAIR("y&#10;kind=add", E("p", "e", "x", "-&gt; a") E("q", "e", "x", "a")), "two edges fill the slot a of y");
+    WRONG(PAIR("y&#10;kind=linear w=A[16,16]", E("p", "e", "x", "") E("q", "e", "x", "")),
+          "two edges fill the slot x of y");
+}
+
+#define OTHER V("o", "other&#10;kind=embedding w=O[100,16]bf16")
+
+/* Slots that the edges leave open. The residual of a linear from 16 to 8 columns can be told from its input. */
+static void slots_by_shape(void **state) {
+    (void)state;
+    WRONG(OTHER PAIR("y&#10;kind=linear_residual w=A[16,16]", E("p", "e", "x", "") E("q", "o", "x", "")),
+          "cell x, \"y\": its edges fit more than one slot; name it in their labels");
+    WRONG(PAIR("y&#10;kind=linear_residual w=A[24,24]", E("p", "e", "x", "") E("q", "e", "x", "")),
+          "no slot fits the shapes of its edges");
+    graph_close(drawn(PAIR("y&#10;kind=linear_residual w=A[16,16]", E("p", "e", "x", "") E("q", "e", "x", ""))));
+    for (int turn = 0; turn < 2; turn++) {
+        graph *g = drawn(turn ? OTHER EMBED V("d", "down&#10;kind=linear w=D[8,16]")
+                                    V("x", "y&#10;kind=linear_residual w=A[16,8]") FROM_NORM E("p1", "o", "d", "")
+                                        E("p2", "d", "x", "") E("p3", "e", "x", "") E("p4", "x", "n", "")
+                              : OTHER EMBED V("d", "down&#10;kind=linear w=D[8,16]")
+                                    V("x", "y&#10;kind=linear_residual w=A[16,8]") FROM_NORM E("p1", "o", "d", "")
+                                        E("p3", "e", "x", "") E("p2", "d", "x", "") E("p4", "x", "n", ""));
+        const graph_op *op = &g->ops[4];
+        assert_string_equal(op->name, "y");
+        assert_string_equal(graph_tensor_at(g, op->in[0])->name, "down");
+        assert_string_equal(graph_tensor_at(g, op->in[1])->name, "embed");
+        graph_close(g);
+    }
+}
+
+/* ---- the graph ------------------------------------------------------------------------------------------ */
+
+static void whole_graphs(void **state) {
+    (void)state;
+    WRONG(EMBED NORM LM TO_NORM TO_LM, "no op picks the token: add kind=argmax");
+    WRONG(SMALL V("a2", "again&#10;kind=sample") E("q", "h", "a2", ""),
+          "cell a2, \"again\": a second op picks the token");
+    WRONG(SMALL V("d", "dead&#10;kind=linear w=D[4,16]") E("q", "e", "d", ""), "cell d, \"dead\": nothing reads dead");
+    WRONG(SMALL V("c", "k&#10;kind=cache out=[2,8]act"), "cell c, \"k\": nothing reads k");
+    WRONG(SMALL V("l", "l1.pick&#10;kind=argmax"), "the op that picks the token lies outside the layers");
+    WRONG(BETWEEN("l5.y&#10;kind=linear w=A[16,16]") V("z", "l7.z&#10;kind=linear w=B[16,16]") E("q", "e", "z", ""),
+          "layer 6 has no ops, but 5 and 7 have");
+}
+
+#define LOOP(n, next) V("k" n, "y" n "&#10;kind=add") E("a" n, "e", "k" n, "a") E("b" n, "k" n, "k" next, "b")
+
+static void cycles(void **state) {
+    (void)state;
+    WRONG(EMBED FROM_NORM LOOP("1", "2") LOOP("2", "3") LOOP("3", "1") E("q", "k3", "n", ""),
+          "ops wait for each other: y1 -> y2 -> y3 -> y1; turn or cut an edge");
+    WRONG(EMBED FROM_NORM LOOP("1", "1") E("q", "k1", "n", ""), "ops wait for each other: y1 -> y1;");
+    /* The shorter one of two. */
+    WRONG(EMBED FROM_NORM LOOP("1", "2") LOOP("2", "3") LOOP("3", "1") LOOP("4", "5") LOOP("5", "4")
+              E("q", "k3", "n", ""),
+          "ops wait for each other: y4 -> y5 -> y4;");
+}
+
+/* ---- layers --------------------------------------------------------------------------------------------- */
+
+#define GROUP(id, label) V(id, label)
+#define STEP(group, id, name) IN(group, id, name "&#10;kind=linear w=" id "{i}[16,16]")
+
+static void layers(void **state) {
+    (void)state;
+    graph_close(
+        drawn(GROUP("g", "l3") EMBED STEP("g", "x", "y") FROM_NORM E("p1", "e", "x", "") E("p2", "x", "n", "l3.y")));
+    WRONG(GROUP("g", "l3") EMBED STEP("g", "x", "l4.y") FROM_NORM E("p1", "e", "x", "") E("p2", "x", "n", ""),
+          "cell x, \"l4.y\": it is in l4, but its group says l3");
+    WRONG(GROUP("g", "layer{5-2}") EMBED FROM_NORM TO_NORM, "cell g, \"layer{5-2}\": a group of layers is called");
+    WRONG(BETWEEN("l{5-2}.y&#10;kind=linear w=A[16,16]"), "cell x, \"l{5-2}.y\": expected l3.NAME or l{0-29}.NAME");
+    WRONG(BETWEEN("l9999.y&#10;kind=linear w=A[16,16]"), "expected l3.NAME or l{0-29}.NAME");
+    WRONG(GROUP("g", "l3") SMALL E("q", "e", "g", ""), "cell g, \"l3\": an edge ends at this group");
+    WRONG(BETWEEN("y&#10;kind=linear w=A{i}[16,16]"),
+          "cell x, \"y\": weight A{i}: {i} is the op's layer, and the op is in none");
+    WRONG(BETWEEN("l{0-1}.y&#10;kind=linear w=A{j}[16,16]"), "nothing else stands in braces");
+    WRONG(BETWEEN("l{0-3}.y&#10;kind=linear w=A{i}[16,16]"), "nothing reads l0.y");
+    WRONG(EMBED STEP("1", "x", "l{0-3}.y") STEP("1", "z", "l{3-5}.y") FROM_NORM E("p1", "e", "x", "")
+              E("p2", "x", "n", ""),
+          "cell z, \"l{3-5}.y\": the name l3.y is taken by cell x");
+    WRONG(EMBED STEP("1", "x", "l{0-3}.y") FROM_NORM E("p1", "x", "x", "") E("p2", "x", "n", ""),
+          "ops wait for each other: l0.y -> l0.y");
+    WRONG(SMALL V("r", "nowhere&#10;kind=ref"), "cell r, \"nowhere\": no tensor of this name is drawn");
+    WRONG(SMALL V("r", "embed&#10;kind=ref"), "cell r, \"embed\": no edge begins at this ref");
+    WRONG(EMBED FROM_NORM V("r", "embed&#10;kind=ref out=[M,24]act") E("q", "r", "n", ""),
+          "cell r, \"embed\": out= says [M,24]act, but embed is [M,16]act");
+}
+
+/* A chain of four layers: the outside edge feeds the first, the inside one each from the one before, the tail reads the
+ * last. */
+static void a_range_feeds_itself(void **state) {
+    (void)state;
+    graph *g = drawn(EMBED STEP("1", "x", "l{0-3}.y") FROM_NORM E("p1", "e", "x", "") E("p2", "x", "x", "")
+                         E("p3", "x", "n", ""));
+    static const char *const names[] = {"step", "embed", "l0.y", "l1.y", "l2.y", "l3.y", "norm", "head", "pick"};
+    assert_int_equal(g->n_ops, 9);
+    for (int i = 0; i < 9; i++) assert_string_equal(g->ops[i].name, names[i]);
+    for (int i = 2; i < 9; i++) assert_int_equal(g->ops[i].in[0], g->ops[i - 1].out[0]);
+    assert_string_equal(graph_tensor_at(g, g->ops[4].weight[0])->key, "x2");
+    assert_int_equal(g->n_layers, 4);
+    assert_int_equal(g->layer_first, 0);
+    graph_close(g);
+}
+
+/* Two kinds of layers under one norm: 0-1 and 2-4, as in models whose first layers are dense. */
+static void ranges_follow_each_other(void **state) {
+    (void)state;
+    graph *g =
+        drawn(EMBED V("m", "l{0-4}.m&#10;kind=rmsnorm w=m{i}[16] eps=0") STEP("1", "d", "l{0-1}.out")
+                  STEP("1", "f", "l{2-4}.out") FROM_NORM E("p1", "e", "m", "embed") E("p2", "m", "d", "")
+                      E("p3", "m", "f", "") E("p4", "d", "m", "") E("p5", "f", "m", "out") E("p6", "f", "n", ""));
+    static const char *const names[] = {"step",   "embed", "l0.m",   "l0.out", "l1.m",   "l1.out", "l2.m",
+                                        "l2.out", "l3.m",  "l3.out", "l4.m",   "l4.out", "norm"};
+    for (int i = 0; i < 13; i++) assert_string_equal(g->ops[i].name, names[i]);
+    for (int i = 2; i < 13; i++) assert_int_equal(g->ops[i].in[0], g->ops[i - 1].out[0]);
+    assert_string_equal(graph_tensor_at(g, g->ops[5].weight[0])->key, "d1");
+    assert_string_equal(graph_tensor_at(g, g->ops[7].weight[0])->key, "f2");
+    graph_close(g);
+}
+
+/* ---- odd but right --------------------------------------------------------------------------------------- */
+
+static void odd_labels(void **state) {
+    (void)state;
+    graph *g = drawn(V("t", "&lt;h1&gt;A title&lt;/h1&gt; in words") V("e2", "") EMBED V(
+        "x",
+        "&lt;div&gt;y&lt;/div&gt;&lt;span style='a&gt;b'&gt;KIND = Linear&lt;/span&gt;&lt;br/&gt;in = [ m x 16 ] ACT "
+        "fused-candidate, see below&lt;p&gt;w : = 3 w = A [16 * 16] BF16 shard = row ( dim = 0 )&amp;nbsp;later")
+                         FROM_NORM E("p1", "e", "x", "&lt;b&gt;embed&lt;/b&gt;&amp;rarr;X") E("p2", "x", "n", "y : 0"));
+    const graph_op *op = &g->ops[2];
+    assert_string_equal(op->name, "y");
+    assert_string_equal(op->notes, "fused-candidate, see below w : = 3 later");
+    const graph_tensor *w = graph_tensor_at(g, op->weight[0]);
+    assert_string_equal(w->key, "A");
+    assert_int_equal(w->dtype, DTYPE_BF16);
+    assert_int_equal(w->shard, SHARD_ROW);
+    assert_int_equal(w->shard_dim, 0);
+    assert_string_equal(g->architecture, "Drawn");
+    assert_int_equal(g->max_position, 0);
+    assert_int_equal(g->vocab, 100);
+    assert_int_equal(g->hidden, 16);
+    graph_close(g);
+}
+
+static void weights_keep_their_dtype(void **state) {
+    (void)state;
+    graph *g = drawn(BETWEEN("y&#10;kind=linear w=A[16,16]f32 w:bias=B[16]f16 out=[M,16]bf16"));
+    assert_int_equal(graph_tensor_at(g, g->ops[2].weight[0])->dtype, DTYPE_F32);
+    assert_int_equal(graph_tensor_at(g, g->ops[2].weight[1])->dtype, DTYPE_F16);
+    assert_int_equal(graph_tensor_at(g, g->ops[1].weight[0])->dtype, DTYPE_BF16);
+    graph_close(g);
+}
+
+/* ---- files ------------------------------------------------------------------------------------------------ */
+
+static void bytes_refused(keel_status status, const char *text, const char *words) {
+    refused_text(text, strlen(text), status, (const char *const[]){words, NULL});
+}
+
+static void files(void **state) {
+    (void)state;
+    bytes_refused(KEEL_FORMAT, "", "line 1, column 1: not well-formed XML");
+    bytes_refused(KEEL_FORMAT, HEAD SMALL, "not well-formed XML");
+    bytes_refused(KEEL_FORMAT, "<svg/>", "the outermost element is <svg>");
+    bytes_refused(KEEL_FORMAT, "<mxfile/>", "the drawing has no cells");
+    bytes_refused(KEEL_FORMAT, "<!DOCTYPE mxfile [<!ENTITY a \"b\">]><mxfile>&a;</mxfile>", "a DOCTYPE");
+    bytes_refused(KEEL_FORMAT, "<mxfile><diagram name=\"p\">no base64!</diagram></mxfile>",
+                  "page \"p\": the text is neither XML nor base64");
+    bytes_refused(KEEL_FORMAT, "<mxfile><diagram name=\"p\">AAAA</diagram></mxfile>",
+                  "page \"p\": the compressed text is damaged");
+    bytes_refused(KEEL_FORMAT, "<mxfile><diagram name=\"p\">%3Cb%3E</diagram></mxfile>",
+                  "page \"p\": the outermost element is <b>");
+    bytes_refused(KEEL_FORMAT,
+                  "<mxfile><diagram name=\"layer*0\"><mxGraphModel><root><mxCell "
+                  "id=\"0\"/></root></mxGraphModel></diagram></mxfile>",
+                  "page \"layer*0\": a page of layers is called");
+}
+
+static void many_faults_in_one_message(void **state) {
+    (void)state;
+    WRONG(EMBED V("x", "l2.y&#10;kind=linear w=A[16,24]") V("z", "z&#10;kind=rmsnorm w=B[16]") V("u", "u&#10;kind=what")
+              FROM_NORM E("p1", "e", "x", "") E("p2", "x", "n", "") E("p3", "e", "z", "") E("p4", "z", "u", "")
+                  E("p5", "e", "gone", ""),
+          "x.drawio: 4 faults in the drawing:\npage \"main\", cell", "cell x, \"l2.y\"",
+          "cell z, \"z\": rmsnorm needs eps=", "cell u, \"u\": kind=what is unknown", "cell p5: its target, cell gone");
+    buf b = {0};
+    for (int i = 0; i < 300; i++) buf_printf(&b, V("v%d", "lost %d&#10;w=A"), i, i);
+    WRONG((const char *)b.data, "x.drawio: 301 faults in the drawing:\n", "cell v0, \"lost 0\": kind= is missing",
+          "\nand 2");
+    buf_free(&b);
+}
+
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* A hundred thousand cells, a chain of ops; the time is bounded loosely, for slow machines and sanitizers. */
+static void large_drawings(void **state) {
+    (void)state;
+    enum { N = 50000 };
+    buf b = {0};
+    buf_str(&b, HEAD EMBED FROM_NORM);
+    for (int i = 0; i < N; i++) {
+        buf_printf(&b, V("v%d", "y%d&#10;kind=linear w=A%d[16,16]"), i, i, i);
+        if (i) buf_printf(&b, E("e%d", "v%d", "v%d", ""), i, i - 1, i);
+    }
+    buf_printf(&b, E("first", "e", "v0", "") E("last", "v%d", "n", "") TAIL, N - 1);
+    graph *g = NULL;
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    double start = seconds();
+    keel_status s = drawing_read("x.drawio", (const char *)b.data, b.len, NULL, &g, &err);
+    double took = seconds() - start;
+    if (s != KEEL_OK) fail_msg("%s", err.detail);
+    assert_int_equal(g->n_ops, N + 5);
+    assert_true(took < 20);
+    print_message("%d cells: %.2f s\n", 2 * N, took);
+    graph_close(g);
+    buf_free(&b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kinds_and_names),
+        cmocka_unit_test(shapes_and_weights),
+        cmocka_unit_test(shards_and_collectives),
+        cmocka_unit_test(attributes),
+        cmocka_unit_test(constants_caches_inputs),
+        cmocka_unit_test(edges),
+        cmocka_unit_test(slots_by_shape),
+        cmocka_unit_test(whole_graphs),
+        cmocka_unit_test(cycles),
+        cmocka_unit_test(layers),
+        cmocka_unit_test(a_range_feeds_itself),
+        cmocka_unit_test(ranges_follow_each_other),
+        cmocka_unit_test(odd_labels),
+        cmocka_unit_test(weights_keep_their_dtype),
+        cmocka_unit_test(files),
+        cmocka_unit_test(many_faults_in_one_message),
+        cmocka_unit_test(large_drawings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
