@@ -241,6 +241,21 @@ keel_status keel_plan_save(const keel_plan *plan, const char *path, keel_error *
 /* For people, and for machines; *text is the caller's (keel_free). */
 keel_status keel_plan_text(const keel_plan *plan, char **text, keel_error *err);
 keel_status keel_plan_json(const keel_plan *plan, char **text, keel_error *err);
+
+/* What the plan document is told beside the plan. Zero fields mean the default given. */
+typedef struct keel_doc_options {
+    size_t struct_size;
+    const char *model;    /* how a command line names the model; default "MODEL" */
+    double bandwidth_tbs; /* of the floor, TB/s; default: what was measured for the arch, if anything was */
+} keel_doc_options;
+#define KEEL_DOC_OPTIONS_INITIALIZER                                                                                   \
+    { .struct_size = sizeof(keel_doc_options) }
+
+/* Writes the plan document (docs/plan-document.md) as DIR/plan.md for people and DIR/plan.json for machines, and makes
+ * DIR where it is not there. model: what the plan was made from. The same model, plan and options give the same bytes.
+ */
+keel_status keel_plan_doc(const keel_model *model, const keel_plan *plan, const keel_doc_options *options,
+                          const char *dir, keel_error *err);
 /* Frees. */
 void keel_plan_close(keel_plan *plan);
 

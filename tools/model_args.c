@@ -43,8 +43,9 @@ static keel_status take_source(const args *a, bool graph_only, keel_model_option
     options->graph = operand;
     options->path = weights->text;
     if (weights->given || graph_only) return KEEL_OK;
-    return args_refuse(a->verb, err, "%s: a graph has no weights; give --weights DIR, the checkpoint's folder",
-                       operand);
+    return args_refuse(
+        a->verb, err,
+        "%s: is a file; give the checkpoint's folder, or of a drawing or graph file its folder as --weights", operand);
 }
 
 static void take_ranks(const args *a, uint32_t rank, keel_model_options *options) {

@@ -3,6 +3,7 @@
 #include "fail.h"
 #include "model_args.h"
 #include "out.h"
+#include "plan_doc.h"
 #include "ranks.h"
 
 #include <stdio.h>
@@ -84,6 +85,7 @@ static keel_status write_and_print(const job *j, keel_error *err) {
     if (!json) TRY(print_plan(plan, err));
     if (args_flag(j->a, OPT_PROVE)) TRY(prove(j, err));
     if (j->a->value[OPT_OUTPUT].text) TRY(write_plans(j, err));
+    TRY(plan_doc_write(j->a, j->models[j->shown], plan, err));
     return json ? print_json(plan, err) : KEEL_OK;
 }
 
@@ -105,6 +107,7 @@ static keel_status plan_run(const args *a, keel_error *err) {
     j.one = a->value[OPT_RANK].given;
     if (j.shown >= j.n) return args_refuse(a->verb, err, "--rank %u: of --tp %u ranks, counted from 0", j.shown, j.n);
     if (path) TRY(output_path_check(path, err));
+    TRY(plan_doc_check(a, err));
     keel_status s = make_plans(&j, err);
     if (s == KEEL_OK) s = write_and_print(&j, err);
     for (uint32_t r = 0; r < j.n; r++) {
@@ -131,9 +134,10 @@ static keel_status plan_show_run(const args *a, keel_error *err) {
     return s;
 }
 
-static const option_id plan_options[] = {
-    OPT_SYNTH, OPT_WEIGHTS, OPT_LAYERS, OPT_ARCH,   PLAN_OPTION_IDS,  OPT_MAX_SEQ, OPT_TP,   OPT_EP,
-    OPT_HEAD,  OPT_RANK,    OPT_PROVE,  OPT_SAMPLE, OPT_ALLOW_ABSENT, OPT_OUTPUT,  OPT_JSON, OPT_HELP};
+static const option_id plan_options[] = {OPT_SYNTH,   OPT_WEIGHTS, OPT_LAYERS,       OPT_ARCH, PLAN_OPTION_IDS,
+                                         OPT_MAX_SEQ, OPT_TP,      OPT_EP,           OPT_HEAD, OPT_RANK,
+                                         OPT_PROVE,   OPT_SAMPLE,  OPT_ALLOW_ABSENT, OPT_DOC,  OPT_BANDWIDTH,
+                                         OPT_OUTPUT,  OPT_JSON,    OPT_HELP};
 const verb verb_plan = {
     .name = "plan",
     .synopsis = "MODEL|GRAPH|--synth GEOMETRY [options]",

@@ -63,7 +63,7 @@ static keel_status load_plan(job *j, uint32_t *max_seq, keel_error *err) {
 }
 
 static keel_status make_plan(job *j, keel_error *err) {
-    uint32_t max_seq, fallback = j->in.n_forced ? (uint32_t)j->in.n_forced : default_new_tokens;
+    uint32_t max_seq = 0, fallback = j->in.n_forced ? (uint32_t)j->in.n_forced : default_new_tokens;
     j->max_new = args_count32(j->a, OPT_MAX_NEW_TOKENS, fallback);
     TRY(j->a->value[OPT_PLAN].given ? load_plan(j, &max_seq, err) : build_plan(j, &max_seq, err));
     /* A number of tokens that nobody asked for shrinks to what fits. */

@@ -33,20 +33,21 @@
 #define KP_FAULT_EXIT_AFTER_BARRIER 4 /* every worker decides for itself, after the border, whether to leave */
 #define KP_FAULT_NO_JOIN 5            /* lane 0 releases and signals without waiting for its sister lane */
 #define KP_FAULT_EARLY_COMPUTED 6     /* the consumer hands over before its body has run */
-#define KP_FAULT_SPARSE_CLAIM 7      /* every other claim of an output page does not look: parity cannot tell 0 from 2 */
-#define KP_FAULT_NO_LOADED_WAIT 8    /* the consumer does not wait for the copies, which then land on a later task */
-#define KP_FAULT_NO_FINISHED 9       /* the consumer does not report as finished */
-#define KP_FAULT_COUNTER_RESET 10    /* event counters are zeroed between iterations */
-#define KP_FAULT_EXTRA_LANE 11       /* a barrier counts one lane more than there is */
-#define KP_FAULT_STOP_IGNORED 12     /* only worker 0 obeys the stop bit of the go word */
-#define KP_FAULT_NO_RELEASE 13       /* the consumer returns without releasing its pages */
-#define KP_FAULT_UNCOUNTED_COPY 14   /* in a test's kb_bulk: the bytes of a copy are not announced to the barrier */
-#define KP_FAULT_EARLY_TRIGGER 15    /* the event is triggered before the storer's body */
+#define KP_FAULT_SPARSE_CLAIM 7    /* every other claim of an output page does not look: parity cannot tell 0 from 2 */
+#define KP_FAULT_NO_LOADED_WAIT 8  /* the consumer does not wait for the copies, which then land on a later task */
+#define KP_FAULT_NO_FINISHED 9     /* the consumer does not report as finished */
+#define KP_FAULT_COUNTER_RESET 10  /* event counters are zeroed between iterations */
+#define KP_FAULT_EXTRA_LANE 11     /* a barrier counts one lane more than there is */
+#define KP_FAULT_STOP_IGNORED 12   /* only worker 0 obeys the stop bit of the go word */
+#define KP_FAULT_NO_RELEASE 13     /* the consumer returns without releasing its pages */
+#define KP_FAULT_UNCOUNTED_COPY 14 /* in a test's kb_bulk: the bytes of a copy are not announced to the barrier */
+#define KP_FAULT_EARLY_TRIGGER 15  /* the event is triggered before the storer's body */
 #define KP_FAULT_SLOT_OVERWRITTEN 16 /* the controller does not wait for the slot's last occupant */
 #define KP_FAULT_LANE_SKIPS_READY 17 /* launcher lanes but the first do not wait for the events */
 #define KP_FAULT_NO_DRAIN 18         /* the border is reached with tasks still in the ring */
 #define KP_FAULT_LOCAL_SIGNAL 19     /* a trigger reaches the counter of its own rank alone */
 #define KP_FAULT_RANK_ALONE 20       /* rank 0 does not wait for the other ranks at the border */
+#define KP_FAULT_NO_POLL 21          /* the wait for a counter does not look at the abort word */
 
 /* ---- waits -------------------------------------------------------------------------------------- */
 
@@ -63,7 +64,9 @@ KP_FN int kp_wait_bar(kp_ctx *c, kp_bar *bar, kp_u32 parity, kp_u32 what) {
 KP_FN int kp_wait_counter(kp_ctx *c, kp_u32 *count, kp_u32 target, kp_u32 what) {
     while ((kp_i32)(kp_load_acquire(count) - target) < 0) {
         kp_hint hint = {KP_HINT_COUNTER, what, target, 0, 0, count};
+#if KP_FAULT != KP_FAULT_NO_POLL
         if (kp_abort_poll(c)) return 0;
+#endif
         kp_yield(c, hint);
     }
     return 1;

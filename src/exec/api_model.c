@@ -99,8 +99,7 @@ static keel_status open_tokenizer(keel_model *m, keel_error *err) {
 
 /* The types of the weights are the checkpoint's; the global graph takes them over, so that the plans of other ranks
  * come out as they make them. */
-static keel_status bind_weights(keel_model *m, keel_error *err) {
-    KEEL_TRY(weights_bind(m->weights, m->graph, err));
+static void take_types(keel_model *m) {
     for (int i = 1; i <= m->global->n_tensors; i++) {
         graph_tensor *t = &m->global->tensors[i];
         for (int k = 1; k <= m->graph->n_tensors && t->kind == TENSOR_WEIGHT; k++) {
@@ -108,7 +107,6 @@ static keel_status bind_weights(keel_model *m, keel_error *err) {
             if (own->kind == TENSOR_WEIGHT && strcmp(own->key, t->key) == 0) t->dtype = own->dtype;
         }
     }
-    return KEEL_OK;
 }
 
 /* From the drawing or graph file, else from the configuration; then what this rank has of it. */
@@ -138,7 +136,11 @@ static keel_status open_parts(keel_model *m, const keel_model_options *o, const 
     }
     KEEL_TRY(take_stop_ids(m, file, config, err));
     KEEL_TRY(m->path ? weights_open(m->path, &m->weights, err) : weights_open_synth(o->synth_seed, &m->weights, err));
-    return bind_weights(m, err);
+    weight_cache_options cache = {.dir = o->cache_dir, .config = config, .jobs = o->jobs};
+    if (m->path && o->cache_dir) weights_use_cache(m->weights, &cache);
+    KEEL_TRY(weights_bind(m->weights, m->graph, err));
+    take_types(m);
+    return KEEL_OK;
 }
 
 /* A plan depends on the weights' types: with graph_only they are read from the checkpoint's headers where there is one.
@@ -146,7 +148,9 @@ static keel_status open_parts(keel_model *m, const keel_model_options *o, const 
 static keel_status plan_types(keel_model *m, keel_error *err) {
     keel_error ignored = KEEL_ERROR_INITIALIZER;
     if (!m->path || weights_open(m->path, &m->weights, &ignored) != KEEL_OK) return KEEL_OK;
-    return bind_weights(m, err);
+    KEEL_TRY(weights_match(m->weights, m->graph, err));
+    take_types(m);
+    return KEEL_OK;
 }
 
 /* config.json of the folder or the geometry; NULL of a graph that stands alone. *path: to be freed. */

@@ -13,7 +13,7 @@ typedef struct draw_options {
 /* Appends an uncompressed draw.io file. KEEL_UNSUPPORTED names what a drawing cannot hold: the graph of a rank, names
  * that labels could not. options may be NULL. */
 keel_status draw_drawio(const graph *g, const draw_options *options, buf *out, keel_error *err);
-/* Appends an SVG picture of the same drawing. */
+/* Appends an SVG picture of the same drawing; of any graph. */
 keel_status draw_svg(const graph *g, const draw_options *options, buf *out, keel_error *err);
 
 #endif

@@ -213,11 +213,22 @@ static bool finder_open(finder *f, bool **reached) {
     return true;
 }
 
+/* Layer after layer, and nothing between them: in a drawing with ranges that is the order of execution. */
+static bool in_order(const finder *f) {
+    int layer = -1;
+    for (int i = 0; i < f->n_runs; i++) {
+        bool outside = f->runs[i].layer < 0;
+        if (outside ? i && i + 1 < f->n_runs : f->runs[i].layer <= layer) return false;
+        if (!outside) layer = f->runs[i].layer;
+    }
+    return true;
+}
+
 keel_status fold_find(const graph *g, fold *out, keel_error *err) {
     finder f = {.g = g};
     bool *reached = NULL, open = finder_open(&f, &reached);
     fold found = {.ranges = open ? mem_calloc((size_t)f.n_runs + 1, sizeof *found.ranges) : NULL};
-    for (int i = 0; found.ranges && i < f.n_runs; i++) {
+    for (int i = found.ranges && in_order(&f) ? 0 : f.n_runs; i < f.n_runs; i++) {
         int end = range_end(&f, i, reached);
         if (end == i) continue;
         found.ranges[found.n_ranges++] =

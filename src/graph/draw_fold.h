@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layers that are equal but for their number, as docs/drawing.md (Layers) lets a drawing say them once: the same ops in
  * the same order, their weight keys alike but for the number, each input the same tensor in every layer, or one of the
- * layer itself, or one of the layer before it (of whatever stands before, for the first). */
+ * layer itself, or one of the layer before it (of whatever stands before, for the first). In a graph whose layers do
+ * not stand in ascending order, or have ops of no layer between them, every layer stands for itself. */
 #ifndef KEEL_GRAPH_DRAW_FOLD_H
 #define KEEL_GRAPH_DRAW_FOLD_H
 

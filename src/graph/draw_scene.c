@@ -25,8 +25,8 @@ int draw_text_width(const char *text, size_t bytes, int font) {
             sum += 1000; /* as wide as any: arrows, letters of other scripts */
         }
     }
-    /* where Helvetica is missing, what stands in may be a fifth wider (DejaVu Sans) */
-    return (int)((sum * font * 6 / 5 + 999) / 1000);
+    /* where Helvetica is missing, what stands in may be a fifth wider (DejaVu Sans), bold a little more */
+    return (int)((sum * font * 5 / 4 + 999) / 1000);
 }
 
 /* Scratch while a scene is made. source_node[tensor]: node + 1 of a const, cache or input. */

@@ -186,26 +186,40 @@ static bool plain_word(const char *s, const char *not_these) {
     return true;
 }
 
-/* A note must not read as one of the words that mean something. */
-static bool plain_note(const graph_op *op) {
+/* "l3." begins a name and is none. */
+static bool is_prefix_alone(const char *name) {
+    size_t digits = name[0] == 'l' ? strspn(name + 1, "0123456789") : 0;
+    return digits && strcmp(name + 1 + digits, ".") == 0;
+}
+
+/* Does this kind know the word? */
+static bool is_key(const op_desc *desc, const char *s, size_t bytes) {
     static const char *const words[] = {"kind", "in", "out", "w", "shard", "collective", "values"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strlen(words[i]) == bytes && strncasecmp(words[i], s, bytes) == 0) return true;
+    }
+    for (int i = 0; i < OP_ATTRS && desc->attrs[i].name; i++) {
+        if (strlen(desc->attrs[i].name) == bytes && strncasecmp(desc->attrs[i].name, s, bytes) == 0) return true;
+    }
+    return false;
+}
+
+/* A note must not read as one of the words that mean something; spaces before a '=' do not count. */
+static bool plain_note(const graph_op *op) {
     for (const char *s = op->notes; *s;) {
-        size_t n = strcspn(s, " "), key = strcspn(s, "=:");
-        if (key < n) {
-            for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-                if (strlen(words[i]) == key && strncasecmp(words[i], s, key) == 0) return false;
-            }
-            for (int i = 0; i < OP_ATTRS && op->desc->attrs[i].name; i++) {
-                const char *name = op->desc->attrs[i].name;
-                if (strlen(name) == key && strncasecmp(name, s, key) == 0) return false;
-            }
-        }
-        s += n + (s[n] == ' ');
+        size_t key = strcspn(s, " =:"), spaces = strspn(s + key, " ");
+        if ((s[key] == ':' || s[key + spaces] == '=') && is_key(op->desc, s, key)) return false;
+        s += strcspn(s, " ");
+        s += strspn(s, " ");
     }
     return true;
 }
 
 keel_status draw_words_check(const graph *g, keel_error *err) {
+    if (g->tp > 1) {
+        return error_set(err, KEEL_UNSUPPORTED,
+                         "graph of rank %u of %u: a drawing has global shapes; draw the whole graph", g->rank, g->tp);
+    }
     if (!plain_word(g->architecture, "=")) {
         return error_set(err, KEEL_UNSUPPORTED, "architecture \"%.200s\": cannot stand in a drawing; no spaces, no '='",
                          g->architecture);
@@ -213,7 +227,9 @@ keel_status draw_words_check(const graph *g, keel_error *err) {
     for (int id = 1; id <= g->n_tensors; id++) {
         const graph_tensor *t = graph_tensor_at(g, id);
         const char *name = t->kind == TENSOR_WEIGHT ? t->key : t->name;
-        if (plain_word(name, t->kind == TENSOR_WEIGHT ? "[]{}=" : "{}:>=") && !strstr(name, "\xe2\x86\x92")) continue;
+        if (plain_word(name, t->kind == TENSOR_WEIGHT ? "[]{}=" : "{}:>=") && !strstr(name, "\xe2\x86\x92") &&
+            !is_prefix_alone(name))
+            continue;
         return error_set(err, KEEL_UNSUPPORTED,
                          "tensor \"%.200s\": the name cannot stand in a drawing; leave out spaces, braces, arrows and "
                          "=, in names : and >, in keys brackets",

@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum {
-    OPEN_MAX = 4,      /* edges without a slot that are tried: at most 8 × 7 × 6 × 5 ways */
+    OPEN_MAX = 3,      /* edges without a slot that are tried: at most 8 × 7 × 6 ways */
     WIDTHS_MAX = 16,   /* lengths that a left out dimension is tried with */
     STRANGE = 1000003, /* a length that no model has: where the rule accepts it, it does not decide */
 };

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_BYTES = 256, LOOKUPS = 4000000 };
+enum { NAME_BYTES = 256, LOOKUPS = 1 << 20 };
 
 bool drawing_meets(drawing_range a, drawing_range b) {
     return a.first >= 0 && b.first >= 0 && a.first <= b.last && b.first <= a.last;
@@ -104,35 +104,43 @@ static bool look_up(const drawing *d, drawing_node *n, const char *name, int *st
     return true;
 }
 
-/* "NAME.1": the name without its output; NULL where there is none. */
-static char *without_output(drawing *d, const char *name, int *output) {
+/* "NAME.1": the name without its output; *out NULL where there is none. */
+static keel_status without_output(drawing *d, const char *name, const char **out, int *output) {
     const char *dot = strrchr(name, '.');
-    if (!dot || dot == name || dot[1] < '0' || dot[1] >= '0' + GRAPH_OUT || dot[2]) return NULL;
+    *out = NULL;
+    if (!dot || dot == name || dot[1] < '0' || dot[1] >= '0' + GRAPH_OUT || dot[2]) return KEEL_OK;
     *output = dot[1] - '0';
-    return arena_strndup(&d->arena, name, (size_t)(dot - name));
+    *out = arena_strndup(&d->arena, name, (size_t)(dot - name));
+    return *out ? KEEL_OK : drawing_nomem(d);
 }
 
-static void resolve(drawing *d, drawing_node *n, int *steps) {
+static keel_status resolve(drawing *d, drawing_node *n, int *steps) {
     n->ref_output = -1;
-    if (!n->name || n->bad) return;
+    if (!n->name || n->bad) return KEEL_OK;
     if (look_up(d, n, n->name, steps)) {
         n->ref_name = n->name;
-        return;
+        return KEEL_OK;
     }
-    const char *name = without_output(d, n->name, &n->ref_output);
+    const char *name;
+    KEEL_TRY(without_output(d, n->name, &name, &n->ref_output));
     if (name && look_up(d, n, name, steps)) {
         n->ref_name = name;
-        return;
+        return KEEL_OK;
+    }
+    if (*steps <= 0) {
+        return error_set(d->err, KEEL_RANGE, "%s: the refs name tensors of too many layers that are not drawn",
+                         d->file);
     }
     FAULT(d, n->cell, "no tensor of this name is drawn");
     n->bad = true;
+    return KEEL_OK;
 }
 
 keel_status drawing_instances(drawing *d) {
     int steps = LOOKUPS;
     KEEL_TRY(add_instances(d));
     for (int i = 0; i < d->n_nodes; i++) {
-        if (d->nodes[i].kind == DRAWING_REF) resolve(d, &d->nodes[i], &steps);
+        if (d->nodes[i].kind == DRAWING_REF) KEEL_TRY(resolve(d, &d->nodes[i], &steps));
     }
     return KEEL_OK;
 }

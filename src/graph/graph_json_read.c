@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { JSON_VERSION = 1, JSON_MAX_LAYER = 65535, JSON_MAX_DIM = 1 << 30, JSON_NAME_BYTES = 1000 };
+enum { JSON_VERSION = 1, JSON_MAX_LAYER = 4095, JSON_MAX_DIM = 1 << 30, JSON_NAME_BYTES = 1000 };
 
 /* names: NAMES_TENSOR has the tensors made so far, NAMES_OP the index of every source in `sources`. */
 typedef struct reader {

@@ -27,7 +27,7 @@ const weight_recipe *weight_recipe_at(size_t i);
 /* Bytes of the copy. */
 uint64_t weight_recipe_bytes(const weight_recipe *r, const weight_piece *p);
 /* SHA-256 over the declared name, version and arch AND over what the functions do with a fixed set of small pieces, so
- * that changed code shows even where nobody counted the version up. About 50 µs. */
+ * that changed code shows even where nobody counted the version up. Some microseconds. */
 keel_status weight_recipe_fingerprint(const weight_recipe *r, char hex[SHA256_HEX], keel_error *err);
 
 #endif

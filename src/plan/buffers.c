@@ -154,16 +154,21 @@ static bool may_follow_on_ranks(const placer *m, uint32_t tenant, uint32_t b) {
     return false;
 }
 
+/* Filled by the caller, or counting up through all iterations: shares with nothing. */
+static bool keeps_bytes(const placer *m, uint32_t b) {
+    uint32_t first = m->t->n_scratches ? m->scratch_buffer[0] : KP_NONE;
+    return m->p->buffers[b].external || (b >= first && m->t->scratches[b - first].monotonic);
+}
+
 static void place_buffer(placer *m, uint32_t b, bool no_reuse) {
     plan_buffer *buffer = &m->p->buffers[b];
     uint64_t bytes = (buffer->bytes + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
     uint32_t best = KP_NONE;
-    bool alone = no_reuse || buffer->external || buffer->first_phase == KP_NONE;
+    bool alone = no_reuse || keeps_bytes(m, b) || buffer->first_phase == KP_NONE;
     bool symmetric = buffer->kind == BUFFER_SYMMETRIC;
     for (uint32_t i = 0; !alone && i < m->n_blocks; i++) {
         uint32_t tenant = m->blocks[i].tenant;
-        if (m->blocks[i].symmetric != symmetric || m->p->buffers[tenant].external || !may_follow(m, tenant, b))
-            continue;
+        if (m->blocks[i].symmetric != symmetric || keeps_bytes(m, tenant) || !may_follow(m, tenant, b)) continue;
         if (symmetric && !may_follow_on_ranks(m, tenant, b)) continue;
         if (best == KP_NONE || (m->blocks[best].bytes < bytes && m->blocks[i].bytes > m->blocks[best].bytes) ||
             (m->blocks[i].bytes >= bytes && m->blocks[i].bytes < m->blocks[best].bytes)) {

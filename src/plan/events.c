@@ -186,7 +186,7 @@ static keel_status collect_needs(maker *m) {
             KEEL_TRY(add_need(m, task, m->step_phase, 0, m->p->phases[m->step_phase].n_tasks, false));
         for (uint32_t i = t->access_first[task]; i < t->access_first[task + 1]; i++) {
             const access *a = &t->accesses[i];
-            if (!a->write && a->tensor != TILER_STATE) KEEL_TRY(need_of_read(m, a));
+            if (!a->write && !a->count && a->tensor != TILER_STATE) KEEL_TRY(need_of_read(m, a));
         }
     }
     return KEEL_OK;

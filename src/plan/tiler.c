@@ -34,12 +34,21 @@ void *tiler_params(tiler *t, size_t bytes) {
 
 const void *tiler_params_of(const tiler *t) { return t->params_given ? t->params_now : NULL; }
 
-void tiler_scratch(tiler *t, const char *name, uint64_t bytes, uint64_t units) {
+static void put_scratch(tiler *t, scratch s) {
     if (!grow((void **)&t->scratches, t->n_scratches, &t->cap_scratches, sizeof *t->scratches)) {
         t->nomem = true;
         return;
     }
-    t->scratches[t->n_scratches++] = (scratch){name, bytes, units, t->instance};
+    s.instance = t->instance;
+    t->scratches[t->n_scratches++] = s;
+}
+
+void tiler_scratch(tiler *t, const char *name, uint64_t bytes, uint64_t units) {
+    put_scratch(t, (scratch){.name = name, .bytes = bytes, .units = units});
+}
+
+void tiler_scratch_monotonic(tiler *t, const char *name, uint64_t bytes, uint64_t units) {
+    put_scratch(t, (scratch){.name = name, .bytes = bytes, .units = units, .monotonic = true});
 }
 
 int tiler_scratch_of(const tiler *t, int i) {
@@ -48,7 +57,9 @@ int tiler_scratch_of(const tiler *t, int i) {
 }
 
 void tiler_units(tiler *t, int tensor, uint64_t units) {
-    if (tensor > 0) t->units[tensor] = units;
+    if (tensor <= 0) return;
+    if (t->units[tensor] && t->units[tensor] != units) breach(t, "tiler_units: another op counts the cache otherwise");
+    t->units[tensor] = units;
 }
 
 /* Room for task `task`. */
@@ -114,6 +125,10 @@ void tiler_write(tiler *t, int tensor, int64_t lo, int64_t hi) {
 
 void tiler_read_ranks(tiler *t, int tensor, int64_t lo, int64_t hi) {
     tiler_access(t, (access){.tensor = tensor, .ranks = true, .lo = lo, .hi = hi});
+}
+
+void tiler_count(tiler *t, int tensor, int64_t lo, int64_t hi) {
+    tiler_access(t, (access){.tensor = tensor, .count = true, .lo = lo, .hi = hi});
 }
 
 void tiler_state(tiler *t, bool write) { put_access(t, (access){.tensor = TILER_STATE, .write = write, .hi = 1}); }

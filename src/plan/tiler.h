@@ -47,6 +47,8 @@ const tile_env *tiler_env(const tiler *t);
 void *tiler_params(tiler *t, size_t bytes);
 /* In params: a buffer between the op's own phases, of `units` units. Bound after the outputs, in call order. */
 void tiler_scratch(tiler *t, const char *name, uint64_t bytes, uint64_t units);
+/* The same, but zero before the first iteration and never set again: counters of a barrier inside the op. */
+void tiler_scratch_monotonic(tiler *t, const char *name, uint64_t bytes, uint64_t units);
 /* In params: how many units reads and writes of a cache are counted in. */
 void tiler_units(tiler *t, int tensor, uint64_t units);
 
@@ -63,6 +65,8 @@ void tiler_read(tiler *t, int tensor, int64_t lo, int64_t hi);
 void tiler_write(tiler *t, int tensor, int64_t lo, int64_t hi);
 /* Of the tensor on every rank: the tensor lies in symmetric memory. */
 void tiler_read_ranks(tiler *t, int tensor, int64_t lo, int64_t hi);
+/* Atomic additions to monotonic scratch, and waiting for its counts: the only way to touch it, in no order. */
+void tiler_count(tiler *t, int tensor, int64_t lo, int64_t hi);
 /* The generation's state (kp_state). */
 void tiler_state(tiler *t, bool write);
 void tiler_refuse(tiler *t, const char *why);

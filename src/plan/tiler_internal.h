@@ -12,6 +12,7 @@ typedef struct access {
     int32_t tensor; /* graph tensor id, or SCRATCH_BASE + scratch index, or TILER_STATE */
     bool write;
     bool ranks; /* a read of the tensor on every rank */
+    bool count; /* additions to monotonic scratch */
     int64_t lo, hi;
 } access;
 
@@ -21,6 +22,7 @@ typedef struct scratch {
     const char *name;
     uint64_t bytes, units;
     uint32_t instance;
+    bool monotonic; /* zero before the first iteration, never set again: shares bytes with nothing */
 } scratch;
 
 /* SMEM a task asked for, by region index. */

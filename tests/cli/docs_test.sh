@@ -16,7 +16,7 @@ while IFS= read -r line; do
 done < <(sed -nE 's/^    (keel .*)/\1/p' "$document")
 [ $commands -ge 10 ] || wrong "$document has $commands commands"
 
-for verb in run plan "plan show" convert bench; do
+for verb in run "graph show" "graph export" "graph import" "graph diff" "graph ops" plan "plan show" convert bench; do
     read -ra words <<<"$verb"
     "$KEEL" "${words[@]}" --help
 done >help

@@ -5,7 +5,7 @@
 expect 0 --version
 grep -qxE 'keel [0-9]+\.[0-9]+\.[0-9]+' out || wrong "--version: $(cat out)"
 expect 0 --help
-for verb in run plan "plan show" convert bench; do grep -q "^  $verb " out || wrong "keel --help does not list $verb"; done
+for verb in run "graph show" "graph export" "graph import" "graph diff" "graph ops" plan "plan show" convert bench; do grep -q "^  $verb " out || wrong "keel --help does not list $verb"; done
 
 mapfile -t verbs < <(sed -nE 's/^  ([a-z]+( [a-z]+)?)  .*/\1/p' out)
 [ "${#verbs[@]}" -ge 5 ] || wrong "keel --help lists ${#verbs[@]} verbs"

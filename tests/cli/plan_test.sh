@@ -32,7 +32,7 @@ for geometry in tiny-llama qwen3-0.6b "$golden/tiny-yarn/config.json" "$golden/t
     holds "plan --synth $geometry" out 'len(v["tasks"]) > 0'
 done
 expect 0 plan --synth qwen3-8b --arch sm_90a --allow-absent
-grep -q 'NOT complete' out || wrong "--allow-absent does not say that the plan is not complete"
+grep -q '^complete  no' out || wrong "--allow-absent does not say that the plan is not complete"
 expect 1 plan --synth qwen3-8b --arch sm_90a -o absent.plan
 absent absent.plan
 

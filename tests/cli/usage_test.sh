@@ -8,7 +8,7 @@ refused 2 'no verb; see keel --help'
 refused 2 'rum: unknown verb \(did you mean run\?\)' rum
 refused 2 'frobnicate: unknown verb; see keel --help' frobnicate
 refused 2 'unknown option' --frobnicate
-for verb in run plan "plan show" convert bench; do
+for verb in run "graph show" "graph export" "graph import" plan "plan show" convert bench; do
     read -ra words <<<"$verb"
     refused 2 "^keel $verb: --frobnicate: unknown option; see keel $verb --help$" "${words[@]}" --frobnicate
     refused 2 "^keel $verb: -x: unknown option; see keel $verb --help$" "${words[@]}" -x

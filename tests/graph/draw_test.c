@@ -179,8 +179,20 @@ static void check_edge(const char *what, page *p, cell *e, cell **boxes, int n) 
     assert_true(*e->value && e->x >= -1 && e->x <= 1);
 }
 
+/* Containers stand one below the other. */
+static void check_groups(const char *what, const page *p) {
+    double bottom = 0;
+    for (int i = 0; i < p->n; i++) {
+        const cell *c = &p->cells[i];
+        if (!strstr(c->style, "swimlane")) continue;
+        if (c->y < bottom) fail_msg("%s: group %s overlaps the one above", what, c->value);
+        bottom = c->y + c->h;
+    }
+}
+
 static void check_drawing(const char *what, const buf *text) {
     page p = read_page(text);
+    check_groups(what, &p);
     cell **boxes = calloc((size_t)p.n, sizeof *boxes);
     int n = list_boxes(&p, boxes);
     assert_true(n > 2);
@@ -238,8 +250,7 @@ static void test_random(void **state) {
         buf_free(&fold);
         graph_close(g);
     }
-    fprintf(stderr, "folded %d\n", folded);
-    assert_true(folded > RANDOM_GRAPHS / 10);
+    if (folded < RANDOM_GRAPHS / 12) fail_msg("only %d of %d random graphs fold", folded, RANDOM_GRAPHS);
 }
 
 /* ---- labels -------------------------------------------------------------------------------------- */
@@ -367,10 +378,11 @@ static void test_values(void **state) {
 static void test_refused(void **state) {
     static const struct {
         const char *name, *key, *notes, *expected;
-    } cases[] = {{"a b", "k", "", "\"a b\""},      {"a{1}", "k", "", "\"a{1}\""},
-                 {"a", "k v", "", "\"k v\""},      {"a", "k[0]", "", "\"k[0]\""},
-                 {"a", "k", "eps=3", "\"eps=3\""}, {"a", "k", "ok W=3 x", "\"ok W=3 x\""},
-                 {"a->b", "k", "", "\"a->b\""},    {"a", "k", "plain x=3 y:z", NULL}};
+    } cases[] = {
+        {"a b", "k", "", "\"a b\""},      {"a{1}", "k", "", "\"a{1}\""},    {"a", "k v", "", "\"k v\""},
+        {"a", "k[0]", "", "\"k[0]\""},    {"a", "k", "eps=3", "\"eps=3\""}, {"a", "k", "ok W=3 x", "\"ok W=3 x\""},
+        {"a->b", "k", "", "\"a->b\""},    {"l3.", "k", "", "\"l3.\""},      {"a", "k", "Shard =row", "\"Shard =row\""},
+        {"a", "k", "plain x=3 y:z", NULL}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         build b;
@@ -389,6 +401,19 @@ static void test_refused(void **state) {
         buf_free(&out);
         graph_close(g);
     }
+}
+
+static void test_rank(void **state) {
+    (void)state;
+    graph *g = case_geometry("tiny-qwen3", -1, false);
+    buf out = {0};
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    g->tp = 2, g->rank = 1;
+    assert_int_equal(draw_drawio(g, NULL, &out, &err), KEEL_UNSUPPORTED);
+    assert_non_null(strstr(err.detail, "rank 1 of 2"));
+    assert_int_equal(draw_svg(g, NULL, &out, &err), KEEL_OK);
+    buf_free(&out);
+    graph_close(g);
 }
 
 static void test_short_memory(void **state) {
@@ -433,9 +458,10 @@ static void test_picture(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_labels), cmocka_unit_test(test_folded_labels), cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_values), cmocka_unit_test(test_refused),       cmocka_unit_test(test_models),
-        cmocka_unit_test(test_random), cmocka_unit_test(test_picture),       cmocka_unit_test(test_short_memory),
+        cmocka_unit_test(test_labels),       cmocka_unit_test(test_folded_labels), cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_values),       cmocka_unit_test(test_refused),       cmocka_unit_test(test_rank),
+        cmocka_unit_test(test_models),       cmocka_unit_test(test_random),        cmocka_unit_test(test_picture),
+        cmocka_unit_test(test_short_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 /* What a drawing may say wrongly: each deviation is named with page, cell and label, all of them at once. And labels
  * that look odd but say the right thing. */
 #include "core/buf.h"
+#include "core/file.h"
 #include "graph/drawing.h"
 #include "graph/op.h"
 
@@ -297,6 +298,52 @@ static void ranges_follow_each_other(void **state) {
     graph_close(g);
 }
 
+/* What a layer does not wait for still stands in it; a slot fed from inside and from outside is no carry without a
+ * cycle. */
+static void layers_stay_together(void **state) {
+    (void)state;
+    graph *g = drawn(STEP("1", "t", "l{0-1}.t") V("x", "l{0-1}.y&#10;kind=add") EMBED FROM_NORM E("p1", "e", "t", "") E(
+        "p2", "t", "x", ": a") E("p3", "e", "x", ": b") E("p4", "x", "x", ": b") E("p5", "x", "n", ""));
+    static const char *const names[] = {"step", "embed", "l0.t", "l0.y", "l1.t", "l1.y", "norm"};
+    for (int i = 0; i < 7; i++) assert_string_equal(g->ops[i].name, names[i]);
+    assert_int_equal(g->ops[5].in[1], g->ops[3].out[0]);
+    graph_close(g);
+    WRONG(STEP("1", "t", "l{0-1}.t") STEP("1", "x", "l{0-1}.y") EMBED FROM_NORM E("p1", "e", "t", "")
+              E("p2", "t", "x", "") E("p3", "e", "x", "") E("p4", "x", "t", "") E("p5", "x", "n", ""),
+          "cell x, \"l{0-1}.y\": two edges fill the slot x of l0.y: from t and embed");
+}
+
+static void pages_and_groups_agree(void **state) {
+    (void)state;
+#define PAGE(name, cells) "</root></mxGraphModel></diagram><diagram name=\"" name "\"><mxGraphModel><root>" cells
+    WRONG(SMALL PAGE("layer{1-2}", V("x", "l3.y&#10;kind=add")),
+          "page \"layer{1-2}\", cell x, \"l3.y\": it is in l3, but its page says l{1-2}");
+    WRONG(SMALL PAGE("layer 4", V("g", "l3") IN("g", "x", "y&#10;kind=add")), "it is in l3, but its page says l4");
+    WRONG(SMALL PAGE("two", V("x", "embed&#10;kind=add")),
+          "page \"two\", cell x, \"embed\": the name embed is taken by cell e of page \"main\"");
+    graph *g = drawn(EMBED FROM_NORM V("r", "l1.y&#10;kind=ref") E("p1", "r", "n", "") PAGE(
+        "layer*2", STEP("1", "x", "y") V("r", "embed&#10;kind=ref") E("p1", "r", "x", "") E("p2", "x", "x", "")));
+    assert_string_equal(g->ops[3].name, "l1.y");
+    assert_int_equal(g->ops[4].in[0], g->ops[3].out[0]);
+    graph_close(g);
+}
+
+#define CACHE(id) V(id, id "&#10;kind=cache out=[1,16]act")
+#define ATTEND V("x", "y&#10;kind=attention q_heads=1 kv_heads=1 head_dim=16")
+#define FROM_CACHES E("p4", "ck", "x", "ck : cache_k") E("p5", "cv", "x", "cv&#8594;cache_v")
+#define FROM_EMBED E("p1", "e", "x", ":q") E("p2", "e", "x", ":k") E("p3", "e", "x", ": 2")
+
+/* Attention without a rotation: a hole among the slots. */
+static void a_slot_may_stay_empty(void **state) {
+    (void)state;
+    graph *g = drawn(EMBED ATTEND CACHE("ck") CACHE("cv") FROM_EMBED FROM_CACHES FROM_NORM E("p6", "x", "n", ""));
+    const graph_op *op = &g->ops[2];
+    assert_int_equal(op->n_in, 6);
+    assert_int_equal(op->in[3], 0);
+    assert_string_equal(graph_tensor_at(g, op->in[5])->name, "cv");
+    graph_close(g);
+}
+
 /* ---- odd but right --------------------------------------------------------------------------------------- */
 
 static void odd_labels(void **state) {
@@ -319,6 +366,16 @@ static void odd_labels(void **state) {
     assert_int_equal(g->vocab, 100);
     assert_int_equal(g->hidden, 16);
     graph_close(g);
+}
+
+/* Spaces of all kinds, lists in one word or in several. */
+static void spaces_in_labels(void **state) {
+    (void)state;
+    graph_close(drawn(EMBED V("x", "y&#10;kind=add\xc2\xa0in=[M,16] , [ M \xc3\x97 16 ] f32,&#9;out=[M&#160;,16] ")
+                          E("p1", "e", "x", ":a") E("p2", "e", "x", ":b") E("p3", "x", "n", "") FROM_NORM));
+    WRONG(EMBED V("x", "y&#10;kind=add in=[M,16] in=[M,8]") E("p1", "e", "x", ":a") E("p2", "e", "x", ":b")
+              E("p3", "x", "n", "") FROM_NORM,
+          "in= says [M,8]act for slot b, but embed brings [M,16]act");
 }
 
 static void weights_keep_their_dtype(void **state) {
@@ -369,6 +426,23 @@ static void many_faults_in_one_message(void **state) {
     buf_free(&b);
 }
 
+static void limits(void **state) {
+    (void)state;
+    buf b = {0};
+    for (int i = 0; i < 64; i++) buf_printf(&b, V("v%d", "l{0-4095}.y%d&#10;kind=add"), i, i);
+    buf_str(&b, SMALL);
+    REFUSED(RANGE, (const char *)b.data, "262148 ops, repeated layers counted; at most 262144 can be read");
+    buf_free(&b);
+    size_t bytes;
+    char *text;
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    keel_status s = file_read(KEEL_SOURCE_DIR "/tests/graph/drawings/bomb.drawio", 1 << 20, &text, &bytes, &err);
+    if (s != KEEL_OK) fail_msg("%s", err.detail);
+    refused_text(text, bytes, KEEL_RANGE,
+                 (const char *const[]){"page \"bomb\": the compressed pages hold more than 64 MB", NULL});
+    keel_free(text);
+}
+
 static double seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -413,10 +487,15 @@ int main(void) {
         cmocka_unit_test(layers),
         cmocka_unit_test(a_range_feeds_itself),
         cmocka_unit_test(ranges_follow_each_other),
+        cmocka_unit_test(layers_stay_together),
+        cmocka_unit_test(pages_and_groups_agree),
+        cmocka_unit_test(a_slot_may_stay_empty),
+        cmocka_unit_test(spaces_in_labels),
         cmocka_unit_test(odd_labels),
         cmocka_unit_test(weights_keep_their_dtype),
         cmocka_unit_test(files),
         cmocka_unit_test(many_faults_in_one_message),
+        cmocka_unit_test(limits),
         cmocka_unit_test(large_drawings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

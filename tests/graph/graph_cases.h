@@ -170,12 +170,30 @@ static inline void random_op(random_case *r, int index) {
     random_put(r, build_op(b, op));
 }
 
+/* A constant or an input, of this layer or of none, and what reads it. */
+static inline void random_source(random_case *r, int index) {
+    build *b = &r->b;
+    int layer = b->layer, id;
+    float values[CASE_COLS / 2];
+    bool own = case_random(&r->state, 2), input = case_random(&r->state, 3) == 0;
+    for (int i = 0; i < CASE_COLS / 2; i++) values[i] = (float)case_random(&r->state, 1000) / 7;
+    if (!own) b->layer = -1;
+    const char *name = build_text(b, own ? "source%d" : "free%d.%d", own ? index : b->g->n_tensors, index);
+    id = input ? build_input(b, name, CASE_COLS) : build_const(b, name, values, CASE_COLS / 2);
+    b->layer = layer;
+    const char *reader = build_text(b, "reads%d", index);
+    if (!input) id = build_op(b, (op_spec){.kind = "rope_table", .name = reader, .in = {id}});
+    op_spec op = {.kind = "add", .name = build_text(b, "joins%d", index), .in = {random_read(r), id}};
+    random_put(r, build_op(b, op));
+}
+
 /* One layer by the random numbers from `seed` on: equal seeds and equal things to read give equal layers. */
 static inline void random_layer(random_case *r, uint32_t seed) {
     uint32_t kept = r->state;
     r->state = seed;
     int n = 1 + (int)case_random(&r->state, 9);
     for (int i = 0; i < n; i++) random_op(r, i);
+    if (case_random(&r->state, 4) == 0) random_source(r, n);
     r->state = kept;
 }
 
@@ -224,6 +242,7 @@ static inline graph *case_random_graph(uint32_t seed) {
     embed.weight[0] = (weight_spec){"embed.weight", {32, CASE_COLS}, SHARD_REP, 0};
     r.live[r.n_live++] = build_op(b, embed);
     int n_layers = (int)case_random(&r.state, 6);
+    bool mixed = case_random(&r.state, 4) == 0;
     uint32_t layer_seed = 1 + case_random(&r.state, 100000);
     b->g->layer_first = n_layers ? (int)case_random(&r.state, 12) : 0;
     b->g->n_layers = n_layers;
@@ -231,8 +250,14 @@ static inline graph *case_random_graph(uint32_t seed) {
     b->g->hidden = CASE_COLS;
     for (int i = 0; i < n_layers; i++) {
         b->layer = b->g->layer_first + i;
-        if (case_random(&r.state, 3) == 0) layer_seed = 1 + case_random(&r.state, 100000);
+        if (case_random(&r.state, 5) == 0) layer_seed = 1 + case_random(&r.state, 100000);
         random_layer(&r, layer_seed);
+        if (mixed && case_random(&r.state, 3) == 0) { /* ops of no layer, and of an earlier one, in between */
+            b->layer = -1;
+            random_op(&r, 100 + i);
+            b->layer = b->g->layer_first + (int)case_random(&r.state, (uint32_t)i + 1);
+            random_op(&r, 200 + i);
+        }
     }
     b->layer = -1;
     int x = r.live[0];

@@ -85,6 +85,11 @@ class Model:
                          f"max_position={self.c['max_position_embeddings']}"]
 
 
+def deflated(data):
+    z = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return base64.b64encode(z.compress(data) + z.flush()).decode()
+
+
 class Page:
     def __init__(self, name):
         self.name, self.cells, self.ids, self.n = name, ['<mxCell id="0"/>', '<mxCell id="1" parent="0"/>'], {}, 1
@@ -118,11 +123,7 @@ class Page:
         return "<mxGraphModel dx=\"800\" dy=\"600\"><root>" + "".join(self.cells) + "</root></mxGraphModel>"
 
     def diagram(self, compress=False):
-        text = self.model()
-        if compress:
-            z = zlib.compressobj(9, zlib.DEFLATED, -15)
-            raw = z.compress(urllib.parse.quote(text, safe="~()*!.'").encode()) + z.flush()
-            text = base64.b64encode(raw).decode()
+        text = deflated(urllib.parse.quote(self.model(), safe="~()*!.'").encode()) if compress else self.model()
         return f"<diagram id=\"{self.name}\" name={quoteattr(self.name)}>{text}</diagram>"
 
 
@@ -228,6 +229,7 @@ def main():
     ranges(qwen3, 2, "qwen3-range.drawio")
     unfolded(llama, 3, "llama-layers.drawio")
     ranges(llama, 3, "llama-range.drawio")
+    save("bomb.drawio", f'<mxfile><diagram name="bomb">{deflated(b"<mxGraphModel>" + bytes(65 << 20))}</diagram></mxfile>')
 
 
 main()

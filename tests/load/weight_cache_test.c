@@ -201,7 +201,7 @@ static void test_fingerprint(void **state) {
 /* Every input by itself changes the key. */
 static void test_key(void **state) {
     place *p = *state;
-    enum { CASES = 13 };
+    enum { CASES = 17 };
     char key[CASES][SHA256_HEX];
     char moved[96];
     weight_recipe recipe = *weight_recipe_find("cpu");
@@ -225,6 +225,10 @@ static void test_key(void **state) {
         if (i == 10) recipe.version = 2, p->r.recipe = &recipe;
         if (i == 11) recipe.pack = pack_otherwise, p->r.recipe = &recipe;
         if (i == 12) p->r.n_pieces = 1;
+        if (i == 13) p->piece[1].slice.first = 0;
+        if (i == 14) p->piece[1].slice.whole = COLUMNS / 2;
+        if (i >= 15) p->piece[1].inner = p->piece[1].slice, p->piece[1].slice.dim = -1;
+        if (i == 16) p->piece[1].inner.first = 0;
         weight_cache_result result;
         safetensors *data;
         keel_error err = KEEL_ERROR_INITIALIZER;
@@ -453,6 +457,7 @@ typedef struct member {
     crowd *all;
     place mine;
     bool inside;
+    int waits;
     pthread_t thread;
 } member;
 
@@ -463,7 +468,7 @@ static bool count_progress(void *user, uint32_t rank, keel_cache_phase phase, ui
     if (phase == KEEL_CACHE_CONVERTING && !m->inside) m->inside = true, m->all->now++;
     if (phase == KEEL_CACHE_CONVERTING && done == total) m->inside = false, m->all->now--;
     if (m->all->now > m->all->most) m->all->most = m->all->now;
-    m->all->waits += phase == KEEL_CACHE_WAITING;
+    if (phase == KEEL_CACHE_WAITING) m->all->waits++, __atomic_fetch_add(&m->waits, 1, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&m->all->lock);
     struct timespec t = {.tv_nsec = 15000000};
     if (phase == KEEL_CACHE_CONVERTING && done < total) nanosleep(&t, NULL);
@@ -477,7 +482,7 @@ static void *member_main(void *argument) {
     return NULL;
 }
 
-static void run_crowd(const place *p, crowd *all, member *list, unsigned n, unsigned jobs, bool same) {
+static void start_crowd(const place *p, crowd *all, member *list, unsigned n, unsigned jobs, bool same) {
     pthread_mutex_init(&all->lock, NULL);
     for (unsigned i = 0; i < n; i++) {
         list[i] = (member){.all = all, .mine = *p};
@@ -488,6 +493,9 @@ static void run_crowd(const place *p, crowd *all, member *list, unsigned n, unsi
         mine->o.user = &list[i];
         assert_int_equal(pthread_create(&list[i].thread, NULL, member_main, &list[i]), 0);
     }
+}
+
+static void join_crowd(const crowd *all, const member *list, unsigned n) {
     for (unsigned i = 0; i < n; i++) pthread_join(list[i].thread, NULL);
     assert_int_equal(all->now, 0);
 }
@@ -500,21 +508,42 @@ static void test_jobs(void **state) {
         crowd all = {.built = 0};
         snprintf(p->cache, sizeof p->cache, "%s/jobs%u", p->dir, jobs);
         p->o.dir = p->cache;
-        run_crowd(p, &all, list, N, jobs, false);
+        start_crowd(p, &all, list, N, jobs, false);
+        join_crowd(&all, list, N);
         assert_int_equal(all.built, N);
         assert_int_equal(all.most, jobs); /* never more; and with ten that want to, as many as may */
         assert_true(all.waits > 0);
     }
 }
 
+/* All find the entry missing, since we share its lock with them until everybody waits to have it alone: one builds. */
 static void test_same_entry(void **state) {
     place *p = *state;
     enum { N = 6 };
     static member list[N];
     crowd all = {.built = 0};
-    run_crowd(p, &all, list, N, 4, true);
+    ask_for(p, 32, 3);
+    weight_cache_result clean = get(p);
+    char *about = path_in(p, clean.key, "rank3.json"), *path = path_in(p, clean.key, "lock");
+    file_lock lock = {.fd = -1};
+    bool taken;
+    assert_int_equal(unlink(about), 0);
+    assert_int_equal(file_lock_try(path, true, &lock, &taken, NULL), KEEL_OK);
+    assert_true(taken);
+    start_crowd(p, &all, list, N, 4, true);
+    for (unsigned waiting = 0; waiting < N;) {
+        struct timespec t = {.tv_nsec = 1000000};
+        nanosleep(&t, NULL);
+        waiting = 0;
+        for (unsigned i = 0; i < N; i++) waiting += __atomic_load_n(&list[i].waits, __ATOMIC_RELAXED) > 0;
+    }
+    assert_false(file_exists(about));
+    file_lock_release(&lock);
+    join_crowd(&all, list, N);
     assert_int_equal(all.built, 1);
     assert_int_equal(all.most, 1);
+    free(about);
+    free(path);
 }
 
 /* A progress function that says stop: nothing half-written stays, no lock is held. */

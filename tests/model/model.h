@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The explorer of the protocol (docs/proof-model.md). Every lane of every role is a coroutine that runs the real text of
- * device/protocol.h and stops before each primitive; the explorer decides which one goes on. Bulk copies land as steps
- * of their own. */
+/* The explorer of the protocol (docs/proof-model.md). Every lane of every role is a coroutine that runs the real text
+ * of device/protocol.h and stops before each primitive; the explorer decides which one goes on. Bulk copies land as
+ * steps of their own. */
 #ifndef KEEL_TESTS_MODEL_H
 #define KEEL_TESTS_MODEL_H
 
@@ -56,12 +56,12 @@ typedef struct coroutine {
     jmp_buf at;
     kp_ctx ctx;
     op next;
-    const void *granted;  /* the word whose awaited value is there: the next poll of it sees it */
-    uint64_t history;     /* hash of every value read so far: its local state is a function of these */
-    uint32_t copies;      /* started so far */
-    uint32_t ring;        /* its copies under way: world.copies[ring .. ring + COPY_RING) */
-    uint32_t answer;      /* OP_STOP */
-    char *low;            /* live part of the stack: [low, stack end) */
+    const void *granted; /* the word whose awaited value is there: the next poll of it sees it */
+    uint64_t history;    /* hash of every value read so far: its local state is a function of these */
+    uint32_t copies;     /* started so far */
+    uint32_t ring;       /* its copies under way: world.copies[ring .. ring + COPY_RING) */
+    uint32_t answer;     /* OP_STOP */
+    char *low;           /* live part of the stack: [low, stack end) */
 } coroutine;
 
 /* A copy of one word under way. Lives in the arena: it is shared state. */
@@ -71,13 +71,18 @@ typedef struct copy {
     uint16_t phase, number, co, uncounted;
 } copy;
 
+enum broken_plan {
+    FORWARD_WAIT = 1, /* task 0 waits for the event of the last task of the queue */
+    UNDERCOUNT,       /* events count one trigger too few */
+};
 typedef struct config {
     const char *name;
     uint32_t ranks, workers /* of all ranks together */, lanes, tasks, iterations;
     uint32_t in_pages, out_pages;
     uint32_t distance; /* task k waits for the event of the tasks k − distance of all workers, and reads their output */
     uint32_t stop;     /* 1: the host may ask to stop at any time */
-    uint32_t backward; /* 1: a broken plan: task 0 waits for the event of the last task of the queue */
+    uint32_t dealt;    /* 1: task k is on worker k modulo workers alone; 0: every worker has one of each */
+    uint32_t broken;   /* 0 or what is wrong with the plan */
 } config;
 
 enum finding_kind {
@@ -108,17 +113,19 @@ typedef struct world {
     kp_event *events[MAX_RANKS];
     kp_control *control[MAX_RANKS];
     kp_state *state; /* of rank 0; the others decide nothing */
-    copy *copies; /* [n_copies], the end of the arena; a ring for each lane that may start copies */
+    copy *copies;    /* [n_copies], the end of the arena; a ring for each lane that may start copies */
     uint32_t n_copies;
-    uint32_t *weight;              /* [PAGE_WORDS], constant */
-    uint32_t *output;              /* [iteration modulo 2][workers][tasks][lanes] */
+    uint32_t *weight; /* [PAGE_WORDS], constant */
+    uint32_t *output; /* [iteration modulo 2][workers][tasks][lanes] */
     kp_launch launch[MAX_RANKS];
-    kp_task tasks[MAX_TASKS]; /* every worker has one of each */
+    kp_task tasks[MAX_TASKS];
     kp_u32 queue[MAX_WORKERS * MAX_TASKS], queue_first[MAX_WORKERS + 1];
     kp_u32 waits[MAX_TASKS], triggers[MAX_TASKS];
     kp_u8 event_ranks[MAX_TASKS];
     finding found;
-    bool certify; /* clocks are kept */
+    uint32_t abort; /* 0, or the host has aborted the run: 1: lanes leave at the next wait, 2: at the next that does not
+                       hold */
+    bool certify;   /* clocks are kept */
     uint32_t lenient; /* 1: races and overtaken waits are passed over, to see what they lead to; 2: wrong values too */
 } world;
 
@@ -134,7 +141,9 @@ static inline uint64_t mc_mix(uint64_t h, uint64_t v) {
 }
 
 /* world.c */
-void world_open(const config *cfg, bool certify); /* everything at its beginning, each coroutine before its first primitive */
+void world_open(const config *cfg,
+                bool certify); /* everything at its beginning, each coroutine before its first primitive */
+bool world_has_task(uint32_t worker, uint32_t task);
 bool world_enabled(const op *o);
 void world_step(uint32_t co, uint32_t answer); /* what it is about to do, and on to its next primitive */
 void world_land(copy *c);

@@ -94,7 +94,8 @@ void order_open(void) {
     for (uint32_t i = 0; i < mc.n_co; i++) {
         order.copy_base[i] = order.actors;
         uint32_t role = mc.co[i].ctx.role;
-        if (role == KP_LOADER || role == KP_LAUNCHER) order.actors += mc.cfg.tasks * (mc.cfg.iterations + 1); /* a fault may add one */
+        if (role == KP_LOADER || role == KP_LAUNCHER)
+            order.actors += mc.cfg.tasks * (mc.cfg.iterations + 1); /* a fault may add one */
     }
     if (order.actors > MAX_ACTORS) {
         fprintf(stderr, "model: MAX_ACTORS is too small\n");
@@ -152,8 +153,8 @@ static void contribute(uint32_t actor, const kp_bar *b, uint32_t arrivals, uint3
     epoch e = {(uint16_t)actor, c[actor]};
     char name[64], who[64];
     if (!before(s->closed, c))
-        world_found(FOUND_STALE, "%s may arrive on %s before the phase that it belongs to has begun", actor_name(actor, who),
-                    world_name(b, name));
+        world_found(FOUND_STALE, "%s may arrive on %s before the phase that it belongs to has begun",
+                    actor_name(actor, who), world_name(b, name));
     if (arrivals) add(&s->arrivals, e, 0);
     if (expected) add(&s->expects, e, 0);
     join(s->open, c);
@@ -186,20 +187,31 @@ static void check_beyond(const sync *s, uint32_t target, uint32_t add_at, const 
     }
 }
 
+static void check_after_store(uint32_t actor, const sync *s, const void *object) {
+    char name[64], who[64];
+    if (s->stored && !before(s->open, order.clock[actor]))
+        world_found(FOUND_ORDER, "%s counts on %s before or after it is set back", actor_name(actor, who),
+                    world_name(object, name));
+}
+
 static void add_counter(uint32_t actor, const op *o) {
     sync *s = sync_of(o->object);
     uint16_t *c = order.clock[actor];
+    check_after_store(actor, s, o->object);
     for (uint32_t i = 0; i < o->value; i++) {
         uint32_t n = s->adds.n;
         add(&s->adds, (epoch){(uint16_t)actor, c[actor]}, 0);
-        if (n) memcpy(s->sum[n], s->sum[n - 1], sizeof s->sum[n]);
-        else memset(s->sum[0], 0, sizeof s->sum[0]);
+        if (n)
+            memcpy(s->sum[n], s->sum[n - 1], sizeof s->sum[n]);
+        else
+            memset(s->sum[0], 0, sizeof s->sum[0]);
         join(s->sum[n], c);
     }
 }
 
 static void await_counter(uint32_t actor, const op *o) {
     sync *s = sync_of(o->object);
+    check_after_store(actor, s, o->object);
     add(&s->waits, (epoch){(uint16_t)actor, order.clock[actor][actor]}, o->value);
     if (o->value && o->value <= s->adds.n) join(order.clock[actor], s->sum[o->value - 1]);
 }
@@ -225,8 +237,8 @@ static void store_word(uint32_t actor, const op *o) {
                         world_name(o->object, name), actor_name(s->waits.at[i].actor, other));
     }
     if (!before(s->open, c) || (s->adds.n && !before(s->sum[s->adds.n - 1], c)))
-        world_found(FOUND_ORDER, "%s stores to %s, not ordered with an earlier store or addition", actor_name(actor, who),
-                    world_name(o->object, name));
+        world_found(FOUND_ORDER, "%s stores to %s, not ordered with an earlier store or addition",
+                    actor_name(actor, who), world_name(o->object, name));
     s->last_value = o->kind == OP_STORE64 ? *(uint64_t *)o->object : *(uint32_t *)o->object;
     s->adds.n = s->waits.n = 0;
     s->stored = true;
@@ -290,15 +302,17 @@ static void access_memory(uint32_t actor, uint16_t time, const void *p, size_t b
         granule *g = &order.memory[i];
         const void *at = mc_arena + i * GRANULE;
         if (g->write.time && !seen_by(g->write, c) && g->write.actor != actor)
-            world_found(FOUND_RACE, "%s %s %s while %s may be writing it", actor_name(actor, who), write ? "writes" : "reads",
-                        world_name(at, name), actor_name(g->write.actor, other));
+            world_found(FOUND_RACE, "%s %s %s while %s may be writing it", actor_name(actor, who),
+                        write ? "writes" : "reads", world_name(at, name), actor_name(g->write.actor, other));
         for (uint32_t a = 0; write && a < order.actors; a++) {
             if (a != actor && g->read[a] > c[a])
                 world_found(FOUND_RACE, "%s writes %s while %s may be reading it", actor_name(actor, who),
                             world_name(at, name), actor_name(a, other));
         }
-        if (write) g->write = (epoch){(uint16_t)actor, time};
-        else g->read[actor] = time;
+        if (write)
+            g->write = (epoch){(uint16_t)actor, time};
+        else
+            g->read[actor] = time;
     }
 }
 
@@ -395,8 +409,7 @@ uint64_t order_ideals(uint64_t limit) {
         w.by_actor[a] = calloc(w.n_of[a] + 1, sizeof(uint32_t));
         ok = ok && w.by_actor[a];
     }
-    for (uint32_t i = 0; ok && i < order.n_events; i++)
-        w.by_actor[order.event[i].actor][order.event[i].time - 1] = i;
+    for (uint32_t i = 0; ok && i < order.n_events; i++) w.by_actor[order.event[i].actor][order.event[i].time - 1] = i;
     ok = ok && ideal_visit(&w, limit);
     uint64_t count = ok ? w.seen.used : 0;
     for (uint32_t a = 0; a < order.actors; a++) free(w.by_actor[a]);

@@ -16,7 +16,7 @@ KP_FN void kp_bar_arrive(kp_bar *b) { mc_point((op){.kind = OP_ARRIVE, .object =
 KP_FN int kp_bar_test(kp_bar *b, kp_u32 parity) { return mc_bar_test(b, parity); }
 KP_FN int kp_abort_poll(const kp_ctx *c) {
     (void)c;
-    return 0;
+    return mc.abort != 0;
 }
 KP_FN void kp_yield(kp_ctx *c, kp_hint hint) {
     (void)c;
@@ -55,14 +55,16 @@ static void expect(const kp_ctx *c, const uint32_t *p, uint32_t want, const char
 /* Regions: 0 input page (words: the weights of each lane, the activations of each lane), 1 output page. */
 static uint32_t *region(kp_ctx *c, uint32_t i) { return kb_region(c, i); }
 
-static uint32_t other_worker(const kp_ctx *c) { return (this_worker(c) + 1) % mc.cfg.workers; }
-
-/* Whose output a task reads: the task `distance` before, of the next worker; the first tasks that of the last iteration. */
+/* Whose output a task reads: the task `distance` before, of the next worker; the first tasks that of the last
+ * iteration. */
 static uint32_t source_task(const kp_ctx *c) { return (c->task->lo + mc.cfg.tasks - mc.cfg.distance) % mc.cfg.tasks; }
+static uint32_t source_worker(const kp_ctx *c) {
+    return (mc.cfg.dealt ? source_task(c) : this_worker(c) + 1) % mc.cfg.workers;
+}
 
 static uint32_t source_value(const kp_ctx *c, uint32_t lane) {
-    if (c->task->lo >= mc.cfg.distance) return mc_output_value(other_worker(c), source_task(c), lane, c->iteration);
-    return c->iteration ? mc_output_value(other_worker(c), source_task(c), lane, c->iteration - 1) : 0;
+    if (c->task->lo >= mc.cfg.distance) return mc_output_value(source_worker(c), source_task(c), lane, c->iteration);
+    return c->iteration ? mc_output_value(source_worker(c), source_task(c), lane, c->iteration - 1) : 0;
 }
 
 static void bulk(kp_ctx *c, uint32_t *dst, uint32_t *src) {
@@ -96,7 +98,7 @@ static void storer_body(kp_ctx *c) {
 
 static void launcher_body(kp_ctx *c) {
     kp_u32 iteration = c->task->lo >= mc.cfg.distance ? c->iteration : c->iteration + 1; /* modulo 2: the one before */
-    bulk(c, &region(c, 0)[MAX_LANES + c->lane], mc_output(other_worker(c), source_task(c), c->lane, iteration));
+    bulk(c, &region(c, 0)[MAX_LANES + c->lane], mc_output(source_worker(c), source_task(c), c->lane, iteration));
 }
 
 void kp_dispatch(kp_ctx *c) {

@@ -63,10 +63,14 @@ static bool worker_word_name(uint32_t w, const void *object, char text[64]) {
         return true;
     }
     for (uint32_t p = 0; p < k->n_pages; p++) {
-        if (object == &k->page_free[p]) snprintf(text, 64, "worker %u page %u barrier", w, p);
-        else if (within(object, k->smem + p * k->page_bytes, k->page_bytes)) snprintf(text, 64, "worker %u page %u", w, p);
-        else if (object == &k->claims[p]) snprintf(text, 64, "worker %u page %u claims", w, p);
-        else continue;
+        if (object == &k->page_free[p])
+            snprintf(text, 64, "worker %u page %u barrier", w, p);
+        else if (within(object, k->smem + p * k->page_bytes, k->page_bytes))
+            snprintf(text, 64, "worker %u page %u", w, p);
+        else if (object == &k->claims[p])
+            snprintf(text, 64, "worker %u page %u claims", w, p);
+        else
+            continue;
         return true;
     }
     return object == &k->stop_seen && snprintf(text, 64, "worker %u stop_seen", w) > 0;
@@ -136,7 +140,7 @@ static void remember(uint64_t value) { mc.now->history = mc_mix(mc.now->history,
 uint32_t mc_load(const kp_u32 *p) {
     enum { NOT_YET = (int)0xC0000000 }; /* behind every target, modulo 2^32 */
     uint32_t value;
-    if (take_grant(p)) {
+    if (take_grant(p) || (mc.abort == 2 && is_awaited(p))) {
         value = *p;
     } else if (is_awaited(p)) {
         return (uint32_t)NOT_YET;
@@ -153,14 +157,14 @@ uint32_t mc_load(const kp_u32 *p) {
 }
 
 uint64_t mc_load64(const kp_u64 *p) {
-    if (!take_grant(p)) return 0;
+    if (!take_grant(p) && mc.abort != 2) return 0;
     remember(*p);
     return *p;
 }
 
 static bool bar_passed(const kp_bar *b, uint32_t parity) { return (mc_bar_phase(b) & 1) != parity; }
 
-int mc_bar_test(kp_bar *b, kp_u32 parity) { return take_grant(b) && bar_passed(b, parity); }
+int mc_bar_test(kp_bar *b, kp_u32 parity) { return (take_grant(b) || mc.abort == 2) && bar_passed(b, parity); }
 
 void mc_yield(kp_hint hint) {
     op o = {.value = hint.target};
@@ -184,6 +188,7 @@ void mc_yield(kp_hint hint) {
 /* ---- steps ---- */
 
 bool world_enabled(const op *o) {
+    if (mc.abort && o->kind <= OP_AWAIT_GO) return true; /* to look, and leave */
     switch ((enum op_kind)o->kind) {
     case OP_AWAIT_BAR:
         return bar_passed(o->object, o->value);
@@ -205,8 +210,8 @@ static void look_for_overtaken(const kp_bar *b, uint32_t completed) {
         const op *o = &mc.co[i].next;
         char lane[64], name[64];
         if (o->kind == OP_AWAIT_BAR && o->object == b && (completed & 1) != o->value)
-            world_found(FOUND_ALIAS, "%s had not yet looked when the next phase of %s completed", world_lane_name(i, lane),
-                        world_name(b, name));
+            world_found(FOUND_ALIAS, "%s had not yet looked when the next phase of %s completed",
+                        world_lane_name(i, lane), world_name(b, name));
     }
 }
 
@@ -225,7 +230,8 @@ static void bar_update(kp_bar *b, uint32_t bytes, uint32_t arrivals) {
         missing = b->count;
     }
     b->word = (uint64_t)phase << 48 | (uint64_t)missing << 32 | pending;
-    if (completes && !mc.certify) look_for_overtaken(b, phase - 1); /* order.c sees it without meeting it */
+    if (completes && !mc.certify && !mc.abort)
+        look_for_overtaken(b, phase - 1); /* order.c sees it without meeting it */
 }
 
 static void start_copy(uint32_t co, const op *o) {
@@ -289,7 +295,8 @@ void world_land(copy *c) {
     *c = (copy){0};
     if (landing.uncounted) return;
     if (landing.phase != mc_bar_phase(landing.bar)) {
-        world_found(FOUND_STALE, "a copy lands on a later use of %s than the one that started it", world_name(landing.bar, name));
+        world_found(FOUND_STALE, "a copy lands on a later use of %s than the one that started it",
+                    world_name(landing.bar, name));
         return;
     }
     bar_update(landing.bar, 0u - (uint32_t)sizeof(uint32_t), 0);
@@ -322,8 +329,8 @@ void world_check_stuck(void) {
     for (uint32_t i = 0; i < mc.n_co && used < sizeof text - 140; i++) {
         const op *o = &mc.co[i].next;
         if (o->kind == OP_FINISHED) continue;
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s for %s", used ? "; " : "", world_lane_name(i, lane),
-                                 world_name(o->object, name));
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s for %s", used ? "; " : "",
+                                 world_lane_name(i, lane), world_name(o->object, name));
     }
     world_found(some_left_others_not() ? FOUND_HALF_EXIT : FOUND_DEADLOCK, "nobody can move: %s", text);
 }
@@ -339,7 +346,7 @@ static void check_bar(const kp_bar *b, uint32_t phases) {
 }
 
 static void check_worker_bars(const kp_worker *w, uint32_t iterations) {
-    uint32_t tasks = mc.cfg.tasks * iterations;
+    uint32_t tasks = (mc.queue_first[w->index + 1] - mc.queue_first[w->index]) * iterations;
     for (uint32_t s = 0; s < KP_SLOTS; s++) {
         const kp_slot *slot = &w->slot[s];
         uint32_t uses = tasks / KP_SLOTS + (s < tasks % KP_SLOTS);
@@ -357,7 +364,8 @@ void world_check_end(void) {
         const kp_ctx *c = &mc.co[i].ctx;
         if (c->role != KP_CONTROLLER) continue;
         char lane[64];
-        if (i == 0) last = c->iteration;
+        if (i == 0)
+            last = c->iteration;
         else if (c->iteration != last)
             world_found(FOUND_HALF_EXIT, "%s leaves after iteration %u, worker 0 after %u", world_lane_name(i, lane),
                         c->iteration, last);
@@ -367,7 +375,7 @@ void world_check_end(void) {
     for (uint32_t w = 0; w < mc.cfg.workers; w++) {
         check_worker_bars(mc.worker[w], last + 1);
         for (uint32_t k = 0; k < mc.cfg.tasks; k++) {
-            for (uint32_t l = 0; l < mc.cfg.lanes; l++) {
+            for (uint32_t l = 0; l < mc.cfg.lanes && world_has_task(w, k); l++) {
                 if (*mc_output(w, k, l, last) != mc_output_value(w, k, l, last))
                     world_found(FOUND_VALUE, "the output of worker %u task %u is wrong at the end", w, k);
             }
@@ -396,11 +404,13 @@ static void *take(size_t bytes) {
     return mc_arena + at;
 }
 
+bool world_has_task(uint32_t worker, uint32_t task) { return !mc.cfg.dealt || task % mc.cfg.workers == worker; }
+
 static void plan_tasks(void) {
     const config *g = &mc.cfg;
     for (uint32_t k = 0; k < g->tasks; k++) {
         kp_task *t = &mc.tasks[k];
-        bool waits = k >= g->distance || (g->backward && k == 0);
+        bool waits = k >= g->distance || (g->broken == FORWARD_WAIT && k == 0);
         *t = (kp_task){.lo = k, .trigger = k, .n_waits = waits, .n_spans = 2, .n_regions = 2};
         t->wait_first = k >= g->distance ? k - g->distance : g->tasks - 1;
         t->span[0] = (kp_span){(kp_u16)(k % g->in_pages), 1, KP_CONSUMER};
@@ -408,11 +418,17 @@ static void plan_tasks(void) {
         for (uint32_t r = 0; r < 2; r++)
             t->region_offset[r] = t->span[r].first_page * (kp_u32)(PAGE_WORDS * sizeof(uint32_t));
         mc.waits[k] = k;
-        mc.triggers[k] = g->workers;
+        mc.triggers[k] = (g->dealt ? 1 : g->workers) - (g->broken == UNDERCOUNT);
         mc.event_ranks[k] = 1;
     }
-    for (uint32_t i = 0; i < g->workers * g->tasks; i++) mc.queue[i] = i % g->tasks;
-    for (uint32_t w = 0; w <= g->workers; w++) mc.queue_first[w] = w * g->tasks;
+    uint32_t n = 0;
+    for (uint32_t w = 0; w < g->workers; w++) {
+        mc.queue_first[w] = n;
+        for (uint32_t k = 0; k < g->tasks; k++) {
+            if (world_has_task(w, k)) mc.queue[n++] = k;
+        }
+    }
+    mc.queue_first[g->workers] = n;
 }
 
 static void lay_out_worker(uint32_t w) {
