@@ -247,6 +247,7 @@ typedef struct keel_doc_options {
     size_t struct_size;
     const char *model;    /* how a command line names the model; default "MODEL" */
     double bandwidth_tbs; /* of the floor, TB/s; default: what was measured for the arch, if anything was */
+    bool drawn;           /* the model is a drawing or a graph file */
 } keel_doc_options;
 #define KEEL_DOC_OPTIONS_INITIALIZER                                                                                   \
     { .struct_size = sizeof(keel_doc_options) }
@@ -256,6 +257,13 @@ typedef struct keel_doc_options {
  */
 keel_status keel_plan_doc(const keel_model *model, const keel_plan *plan, const keel_doc_options *options,
                           const char *dir, keel_error *err);
+/* A copy of the plan with one change that mostly breaks it, of that kind, at a place that the seed chooses: to see that
+ * the proof rejects it (docs/mutation.md). *out is the caller's; *what (keel_free) says what was done. KEEL_USAGE lists
+ * the kinds; KEEL_RANGE: the plan has no place for this one. */
+keel_status keel_plan_mutate(const keel_plan *plan, const char *kind, uint64_t seed, keel_plan **out, char **what,
+                             keel_error *err);
+/* Kind i and, where doc is not NULL, a line about it; NULL past the last. */
+const char *keel_mutation_kind(size_t i, const char **doc);
 /* Frees. */
 void keel_plan_close(keel_plan *plan);
 

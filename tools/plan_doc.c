@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Appends one word of a command line, quoted where a shell would read it otherwise. */
 static bool put_word(FILE *to, const char *word) {
@@ -15,6 +16,12 @@ static bool put_word(FILE *to, const char *word) {
     bool ok = fputc('\'', to) != EOF;
     for (; *word && ok; word++) ok = *word == '\'' ? fputs("'\\''", to) >= 0 : fputc(*word, to) != EOF;
     return ok && fputc('\'', to) != EOF;
+}
+
+/* A file in place of a folder is a drawing or a graph. */
+static bool is_drawn(const char *operand) {
+    struct stat at;
+    return operand && stat(operand, &at) == 0 && !S_ISDIR(at.st_mode);
 }
 
 /* What the document's commands call the model; the caller's (free), NULL when memory is short. */
@@ -45,6 +52,7 @@ keel_status plan_doc_write(const args *a, const keel_model *model, const keel_pl
     char *words = model_words(a);
     if (!words) return fail_memory(err, "plan document");
     options.model = words;
+    options.drawn = is_drawn(a->n_operands ? a->operand[0] : NULL);
     options.bandwidth_tbs = a->value[OPT_BANDWIDTH].real;
     keel_status s = keel_plan_doc(model, plan, &options, dir, err);
     free(words);

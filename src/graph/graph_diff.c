@@ -119,7 +119,7 @@ static void compare_attrs(differ *d, const graph_op *x, const graph_op *y) {
             text_attr(a, x, name);
             text_attr(b, y, name);
             bool told = k == 1 && graph_attr_set(x, name);
-            if (told) compare(d, name, a, b);
+            if (!told) compare(d, name, a, b);
         }
     }
 }

@@ -193,7 +193,7 @@ static void check_groups(const char *what, const page *p) {
 static void check_drawing(const char *what, const buf *text) {
     page p = read_page(text);
     check_groups(what, &p);
-    cell **boxes = calloc((size_t)p.n, sizeof *boxes);
+    cell **boxes = calloc((size_t)p.n + 1, sizeof *boxes);
     int n = list_boxes(&p, boxes);
     assert_true(n > 2);
     check_boxes(what, boxes, n);

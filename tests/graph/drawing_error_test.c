@@ -179,6 +179,8 @@ static void edges(void **state) {
     WRONG(SMALL E("q", "n", "e", ""), "the edge ends at embed, and embedding has no inputs");
     WRONG(SMALL E("q", "e", "n", "embed"), "cell n, \"norm\": two edges fill the slot x of norm: from embed and embed");
     WRONG(PAIR("y&#10;kind=add", E("p", "e", "x", "&#8594; a")), "cell x, \"y\": no edge fills its slot b");
+    WRONG(PAIR("y&#10;kind=add in=[M,16],[M,16]", E("p", "e", "x", "&#8594; a")),
+          "cell x, \"y\": no edge fills its slot b");
     WRONG(PAIR("y&#10;kind=add", E("p", "e", "x", "-&gt; a") E("q", "e", "x", "a")), "two edges fill the slot a of y");
     WRONG(PAIR("y&#10;kind=linear w=A[16,16]", E("p", "e", "x", "") E("q", "e", "x", "")),
           "two edges fill the slot x of y");
@@ -213,6 +215,8 @@ static void slots_by_shape(void **state) {
 
 static void whole_graphs(void **state) {
     (void)state;
+    REFUSED(UNSUPPORTED, EMBED NORM LM TO_NORM TO_LM TO_PICK V("a", "pick&#10;kind=argmin"),
+            "x.drawio: page \"main\", cell a, \"pick\": kind=argmin");
     WRONG(EMBED NORM LM TO_NORM TO_LM, "no op picks the token: add kind=argmax");
     WRONG(SMALL V("a2", "again&#10;kind=sample") E("q", "h", "a2", ""),
           "cell a2, \"again\": a second op picks the token");
@@ -245,6 +249,10 @@ static void layers(void **state) {
     (void)state;
     graph_close(
         drawn(GROUP("g", "l3") EMBED STEP("g", "x", "y") FROM_NORM E("p1", "e", "x", "") E("p2", "x", "n", "l3.y")));
+    REFUSED(UNSUPPORTED,
+            GROUP("g", "l3") EMBED IN("g", "x", "y&#10;kind=what") FROM_NORM E("p1", "e", "x", "")
+                E("p2", "x", "n", "l3.y"),
+            "x.drawio: page \"main\", cell x, \"y\": kind=what"); /* and nothing follows from it */
     WRONG(GROUP("g", "l3") EMBED STEP("g", "x", "l4.y") FROM_NORM E("p1", "e", "x", "") E("p2", "x", "n", ""),
           "cell x, \"l4.y\": it is in l4, but its group says l3");
     WRONG(GROUP("g", "layer{5-2}") EMBED FROM_NORM TO_NORM, "cell g, \"layer{5-2}\": a group of layers is called");
