@@ -346,8 +346,8 @@ typedef struct keel_result {
 /* Runs one generation from position 0, in one launch. A prompt that does not fit the KV pages or an id outside the
  * vocabulary is KEEL_RANGE before anything runs; KEEL_HANG names the waiting workers, roles and tasks. */
 keel_status keel_session_run(keel_session *session, const keel_request *request, keel_result *result, keel_error *err);
-/* With several ranks: rank 0's session, for all of them. Ends the run after the iteration in flight, or the next run after its first iteration when none is in flight. Any
- * thread, any time, also from a signal handler. */
+/* With several ranks: rank 0's session, for all of them. Ends the run after the iteration in flight, or the next run
+ * after its first iteration when none is in flight. Any thread, any time, also from a signal handler. */
 void keel_session_stop(keel_session *session);
 
 /* ---- conversion, measurement, files --------------------------------------------------------------- */

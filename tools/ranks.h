@@ -16,8 +16,8 @@ typedef struct ranks {
  * what ranks above 0 had to say where it is news, and returns as rank 0 ended. Call it before there are threads. */
 keel_status ranks_start(const args *a, ranks *r, keel_error *err);
 
-/* The file of one rank of a job: FILE itself of one rank, FILE.rank3 of several. The caller's (free); NULL when memory is
- * short. */
+/* The file of one rank of a job: FILE itself of one rank, FILE.rank3 of several. The caller's (free); NULL when memory
+ * is short. */
 char *ranks_file(const char *file, uint32_t tp, uint32_t rank);
 
 #endif

@@ -33,7 +33,7 @@ keel_status keel_plan_doc(const keel_model *m, const keel_plan *k, const keel_do
     if (!(o.bandwidth_tbs >= 0) || o.bandwidth_tbs > 1e6)
         return error_set(err, KEEL_RANGE, "a bandwidth of %g TB/s", o.bandwidth_tbs);
     doc *d;
-    doc_options options = {.model = o.model, .bandwidth_tbs = o.bandwidth_tbs};
+    doc_options options = {.model = o.model, .drawn = o.drawn, .bandwidth_tbs = o.bandwidth_tbs};
     KEEL_TRY(doc_open(m->global, k->plan, &options, &d, err));
     keel_status s = write_doc(d, dir, err);
     doc_close(d);

@@ -84,12 +84,26 @@ static keel_status bring(maker *m, const drawing_instance *x, int *ids, int *slo
     return KEEL_OK;
 }
 
+/* The slots that must have an edge and have none; "" where all have. */
+static const char *empty_slots(const drawing_node *n, const int *in, char *out, size_t cap) {
+    size_t used = 0;
+    out[0] = '\0';
+    for (int i = 0; i < n->desc->min_in && used < cap; i++) {
+        if (in[i] > 0) continue;
+        used += (size_t)snprintf(out + used, cap - used, "%s%s", used ? ", " : "",
+                                 n->desc->in_name[i] ? n->desc->in_name[i] : "?");
+    }
+    return out;
+}
+
 /* What in= says, against what the edges bring. */
 static void check_in(maker *m, drawing_node *n, const int *in) {
     char said[96], brought[96];
     int bound = 0;
     for (int i = 0; i < GRAPH_IN; i++) bound += in[i] > 0;
     if (n->n_in && n->n_in != bound) {
+        char empty[160];
+        if (*empty_slots(n, in, empty, sizeof empty)) FAULT_ONCE(m, n, "no edge fills its slot %s", empty);
         FAULT_ONCE(m, n, "in= has %d shapes, but %d edges end here", n->n_in, bound);
         return;
     }
@@ -136,18 +150,6 @@ static void check_refs(maker *m, const drawing_instance *x) {
 }
 
 /* ---- one op ------------------------------------------------------------------------------------------ */
-
-/* The slots that must have an edge and have none; "" where all have. */
-static const char *empty_slots(const drawing_node *n, const int *in, char *out, size_t cap) {
-    size_t used = 0;
-    out[0] = '\0';
-    for (int i = 0; i < n->desc->min_in && used < cap; i++) {
-        if (in[i] > 0) continue;
-        used += (size_t)snprintf(out + used, cap - used, "%s%s", used ? ", " : "",
-                                 n->desc->in_name[i] ? n->desc->in_name[i] : "?");
-    }
-    return out;
-}
 
 /* `{i}` and `{0-29}` in a key are the layer. */
 static keel_status key_of(maker *m, drawing_node *n, const char *key, int layer, const char **out) {
@@ -263,29 +265,33 @@ static keel_status make_op(maker *m, int instance) {
 /* ---- the whole --------------------------------------------------------------------------------------- */
 
 /* One tail, outside the layers; layers without a gap. */
-static void check_ops(maker *m) {
+static keel_status check_ops(maker *m) {
     drawing *d = m->d;
-    bool *seen = arena_array(&d->arena, DRAWING_LAYERS, sizeof *seen);
+    bool *seen = arena_array(&d->arena, DRAWING_LAYERS, sizeof *seen), unknown = false;
+    if (!seen) return drawing_nomem(d);
     m->tail = m->first_layer = m->last_layer = -1;
     for (int i = 0; i < d->n_nodes; i++) {
         drawing_node *n = &d->nodes[i];
         if (n->kind != DRAWING_OP) continue;
         for (int l = n->layers.first; l >= 0 && l <= n->layers.last; l++) {
-            if (seen) seen[l] = true;
+            seen[l] = true;
             if (m->first_layer < 0 || l < m->first_layer) m->first_layer = l;
             if (l > m->last_layer) m->last_layer = l;
         }
+        unknown |= !n->desc;
         if (!n->desc || !is_tail(n->desc)) continue;
         if (m->tail >= 0) FAULT(d, n->cell, "a second op picks the token; a drawing has one argmax or sample");
         if (n->layers.first >= 0) FAULT(d, n->cell, "the op that picks the token lies outside the layers");
         m->tail = i;
     }
-    if (m->tail < 0) FAULT(d, -1, "no op picks the token: add kind=argmax (or sample), fed with the logits");
-    for (int l = m->first_layer; seen && l >= 0 && l < m->last_layer; l++) {
+    if (m->tail < 0 && !unknown)
+        FAULT(d, -1, "no op picks the token: add kind=argmax (or sample), fed with the logits");
+    for (int l = m->first_layer; l >= 0 && l < m->last_layer; l++) {
         if (!seen[l])
             FAULT(d, -1, "layer %d has no ops, but %d and %d have; layers are numbered without a gap", l,
                   m->first_layer, m->last_layer);
     }
+    return KEEL_OK;
 }
 
 static void check_readers(maker *m) {
@@ -332,7 +338,7 @@ static keel_status make_all(maker *m) {
 keel_status drawing_build(drawing *d, graph **out) {
     maker m = {.d = d, .err = KEEL_ERROR_INITIALIZER};
     const char *architecture = d->model >= 0 ? d->nodes[d->model].architecture : NULL;
-    check_ops(&m);
+    KEEL_TRY(check_ops(&m));
     keel_status s = build_begin(&m.b, d->file, architecture ? architecture : "Drawn", DTYPE_BF16, d->err);
     if (s == KEEL_OK) s = make_all(&m);
     if (s != KEEL_OK) m.b.status = s;

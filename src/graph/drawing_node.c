@@ -181,9 +181,9 @@ static void show_range(drawing_range r, char *out, size_t cap) {
 
 /* One more place that says in which layers the node lies. */
 static void join_layers(drawing *d, drawing_node *n, drawing_range r, const char *place) {
-    if (r.first < 0 || n->bad) return;
+    if (r.first < 0) return;
     if (n->layers.first < 0) n->layers = r;
-    if (same_range(n->layers, r)) return;
+    if (same_range(n->layers, r) || n->bad) return;
     char mine[32], other[32];
     show_range(n->layers, mine, sizeof mine);
     show_range(r, other, sizeof other);

@@ -153,6 +153,7 @@ keel_status doc_open(const graph *global, const plan *p, const doc_options *o, d
     d->arch = arch_find(p->arch);
     d->machine = *doc_machine_of(p->arch);
     d->model = o && o->model ? o->model : "MODEL";
+    d->drawn = o && o->drawn;
     static const doc_options defaults = {0};
     keel_status s = find_all(d, o ? o : &defaults, err);
     if (s != KEEL_OK) {

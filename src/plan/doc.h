@@ -9,6 +9,7 @@
 
 typedef struct doc_options {
     const char *model;    /* how a command line names the model: "--synth qwen3-8b", "/models/llama"; NULL: "MODEL" */
+    bool drawn;           /* it is a drawing or a graph file, which takes no --layers and needs --weights to run */
     double bandwidth_tbs; /* of the floor, TB/s; 0: what was measured for the arch, if anything was */
 } doc_options;
 
@@ -161,6 +162,7 @@ typedef struct doc {
     const arch_desc *arch;
     doc_machine machine;
     const char *model;
+    bool drawn;
     const graph *global; /* borrowed */
     graph *local;        /* as it stands in the plan */
     char hash[PLAN_HASH_HEX];

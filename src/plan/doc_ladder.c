@@ -10,8 +10,13 @@ typedef struct climber {
     bool runs;          /* this build has a backend for the plan's arch */
     const char *run_on; /* options of keel run */
     const char *ranks;  /* " --tp 8", "" */
+    const char *model;  /* for keel run */
     const char *slice, *all;
+    const char *same; /* options that make this plan again, " --batch 4"; "" where it is the default one */
+    bool benched;     /* keel bench takes the model: one rank, no drawing */
 } climber;
+
+static const char tokens[] = "--tokens 1,2,3 --max-new-tokens 8 --save-tokens";
 
 static void command(doc_step *s, bool planned, const char *text) {
     if (s->n_commands < DOC_COMMANDS) s->command[s->n_commands++] = (doc_command){text, planned};
@@ -77,11 +82,8 @@ static void ranks(climber *c, doc_step *s) {
     }
     gate_commands(c, s, true);
     command(s, !c->runs,
-            doc_text(d, "keel run %s%s%s --tp 2 --tokens 1,2,3 --max-new-tokens 8 --save-tokens tp2.json", d->model,
-                     c->slice, c->run_on));
-    command(s, !c->runs,
-            doc_text(d, "keel run %s%s%s --tokens 1,2,3 --max-new-tokens 8 --save-tokens tp1.json", d->model, c->slice,
-                     c->run_on));
+            doc_text(d, "keel run %s%s%s%s --tp 2 %s tp2.json", c->model, c->slice, c->same, c->run_on, tokens));
+    command(s, !c->runs, doc_text(d, "keel run %s%s%s%s %s tp1.json", c->model, c->slice, c->same, c->run_on, tokens));
 }
 
 static void fused(climber *c, doc_step *s) {
@@ -94,19 +96,31 @@ static void fused(climber *c, doc_step *s) {
     if (d->n_fused) command(s, true, doc_text(d, "keel gate chain %s%s --arch %s", d->model, c->slice, d->p->arch));
 }
 
+/* What of the plan is not the default. */
+static const char *plan_options_of(doc *d) {
+    const plan *p = d->p;
+    buf b = {0};
+    int64_t most = d->global->max_position;
+    if (p->workers != d->arch->workers) buf_printf(&b, " --workers %u", p->workers);
+    if (p->m_max != KP_M_MAX) buf_printf(&b, " --batch %u", p->m_max);
+    if (p->page_tokens != 64) buf_printf(&b, " --page-tokens %u", p->page_tokens);
+    if (p->kv_splits) buf_printf(&b, " --kv-splits %u", p->kv_splits);
+    for (uint32_t i = 0; i < p->n_levers; i++) buf_printf(&b, " --lever %s", p->levers[i]);
+    if (p->max_seq != (most > 0 && most < 4096 ? most : 4096)) buf_printf(&b, " --max-seq %u", p->max_seq);
+    return doc_take(d, &b);
+}
+
 static void end_to_end(climber *c, doc_step *s, const char *layers, const char *file) {
     doc *d = c->d;
-    const char *p = d->complete ? "" : " --allow-absent";
+    const char *absent = d->complete ? "" : " --allow-absent", *sample = d->p->sampling ? " --sample" : "";
     command(s, false,
-            doc_text(d, "keel plan %s%s%s --arch %s%s --prove -o %s.plan", d->model, layers, c->ranks, d->p->arch, p,
-                     file));
-    command(s, !c->runs,
-            doc_text(d, "keel run %s%s%s%s --tokens 1,2,3 --max-new-tokens 8 --save-tokens %s.json", d->model, layers,
-                     c->ranks, c->run_on, file));
+            doc_text(d, "keel plan %s%s%s%s%s --arch %s%s --prove -o %s.plan", d->model, layers, c->ranks, c->same,
+                     sample, d->p->arch, absent, file));
+    command(
+        s, !c->runs,
+        doc_text(d, "keel run %s%s%s%s%s %s %s.json", c->model, layers, c->ranks, c->same, c->run_on, tokens, file));
     if (!c->runs) {
-        command(s, false,
-                doc_text(d, "keel run %s%s --tokens 1,2,3 --max-new-tokens 8 --save-tokens %s-cpu.json", d->model,
-                         layers, file));
+        command(s, false, doc_text(d, "keel run %s%s %s %s-cpu.json", c->model, layers, tokens, file));
         command(s, true, doc_text(d, "keel gate tokens %s-cpu.json %s.json", file, file));
     }
 }
@@ -114,7 +128,8 @@ static void end_to_end(climber *c, doc_step *s, const char *layers, const char *
 static void smallest(climber *c, doc_step *s) {
     s->title = "first end-to-end, at the smallest slice";
     s->scope = *c->slice ? doc_text(c->d, "the head, one layer of the commonest kind (%s) and the tail", c->slice + 1)
-                         : "all ops: the graph has no layers";
+               : c->d->drawn ? "all that is drawn; a drawing of fewer layers is a smaller slice"
+                             : "all ops: the graph has no layers";
     s->exit = "the plan is proved, and its tokens are those of the CPU chain for tens of tokens (where they part, the "
               "reference's own top-1/top-2 margin judges)";
     end_to_end(c, s, c->slice, "m3");
@@ -126,7 +141,8 @@ static void whole(climber *c, doc_step *s, doc_layers l) {
     s->scope = doc_text(d, "%u layers, %u of the commonest kind", d->p->n_layers, l.common);
     s->exit = "tokens as in M3 at full depth, then ms/token n-of-N beside the read ceiling of the same run";
     end_to_end(c, s, c->all, "m4");
-    command(s, !c->runs, doc_text(d, "keel bench %s%s%s --runs 5 --steps 32", d->model, c->all, c->run_on));
+    command(s, !c->runs || !c->benched,
+            doc_text(d, "keel bench %s%s%s%s%s --runs 5 --steps 32", d->model, c->all, c->ranks, c->same, c->run_on));
 }
 
 static void kinds(climber *c, doc_step *s, doc_layers l) {
@@ -148,10 +164,13 @@ void doc_find_ladder(doc *d) {
     c.ranks =
         d->p->tp > 1 ? doc_text(d, " --tp %u%s", d->p->tp, d->p->ep > 1 ? doc_text(d, " --ep %u", d->p->ep) : "") : "";
     if (d->p->vocab_parallel) c.ranks = doc_text(d, "%s --head vocab-parallel", c.ranks);
-    if (d->p->n_layers) {
+    if (d->p->n_layers && !d->drawn) {
         c.slice = doc_text(d, " --layers %d-%d", l.first, l.first);
         c.all = doc_text(d, " --layers %u-%u", d->p->layer_first, d->p->layer_first + d->p->n_layers - 1);
     }
+    c.model = d->drawn && !strstr(d->model, " --weights ") ? doc_text(d, "%s --weights DIR", d->model) : d->model;
+    c.same = plan_options_of(d);
+    c.benched = d->p->tp == 1 && !d->drawn && !strstr(c.same, " --max-seq ");
     for (int i = 0; i < DOC_STEPS; i++) d->steps[i].name = names[i];
     leaves(&c, &d->steps[0]);
     ranks(&c, &d->steps[1]);

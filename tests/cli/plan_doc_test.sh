@@ -28,10 +28,24 @@ for doc in "again" "ranks"; do
     done < <(sed -nE 's/^- `(keel .*)`$/\1/p' $doc/plan.md)
 done
 [ $ran -ge 10 ] || wrong "$ran commands in the ladders"
+[ "$(sha256sum m4.plan.rank0 | cut -d' ' -f1)" = "$(sed -nE 's/^- plan: sha256 `(.*)`$/\1/p' ranks/plan.md)" ] ||
+    wrong "M4 makes another plan than the document's"
 holds "M1's tokens" tp1.json 'len(v["token_ids"]) == 8'
 python3 -c 'import json; assert json.load(open("tp1.json"))["token_ids"] == json.load(open("tp2.json"))["token_ids"]' ||
     wrong "M1's exit criterion does not hold"
 grep -q '^- `ctest .*\^ops' again/plan.md || wrong "no test of the ops in the ladder"
+
+# what a drawing and what other options come to
+expect 0 graph export "$model" -o tiny.drawio
+expect 0 plan tiny.drawio --workers 2 --doc drawn
+while IFS= read -r line; do
+    line=${line/DIR/$model}
+    PATH=$work/bin:$PATH bash -c "$line" >out 2>err </dev/null || { wrong "$line: exit status $?"; show_output; }
+done < <(sed -nE 's/^- `(keel .*)`$/\1/p' drawn/plan.md)
+expect 0 plan "$model" --workers 3 --batch 4 --max-seq 100 --page-tokens 32 --kv-splits 2 --sample -o odd.plan --doc odd
+line=$(sed -nE 's/^- `(keel plan .* -o m4.plan)`$/\1/p' odd/plan.md)
+PATH=$work/bin:$PATH bash -c "$line" >out 2>err || { wrong "$line"; show_output; }
+cmp odd.plan m4.plan || wrong "M4's command does not make the same plan: $line"
 
 # another arch, another bandwidth
 expect 0 plan --synth qwen3-8b --arch sm_90a --allow-absent --doc big
