@@ -31,6 +31,7 @@ typedef bool (*mutate_fn)(mutation *m);
     X("move-task", mutate_move_task, "a task goes to a place in another queue")                                        \
     X("overlap-buffers", mutate_overlap_buffers, "a buffer gets the offset of another one")                            \
     X("shift-buffer", mutate_shift_buffer, "a buffer moves by some cache lines")                                       \
+    X("rezero-scratch", mutate_rezero_scratch, "what is written in every iteration lies on a scratch buffer")          \
     X("shrink-arena", mutate_shrink_arena, "the arena ends earlier")                                                   \
     X("lifetime", mutate_lifetime, "a buffer's first or last phase is another (a label: harmless)")                    \
     X("buffer-kind", mutate_buffer_kind, "a buffer is of another kind, or the caller's to fill")                       \

@@ -62,6 +62,26 @@ bool mutate_overlap_buffers(mutation *m) { return overlap(m, m->p->symmetric_byt
 
 bool mutate_shift_buffer(mutation *m) { return shift(m, m->p->symmetric_bytes && mutate_draw(m, 3) == 0); }
 
+bool mutate_rezero_scratch(mutation *m) {
+    const plan *p = m->p;
+    for (int tries = 0; tries < 4 * TRIES; tries++) {
+        uint32_t a = placed_buffer(m, false), b = placed_buffer(m, false);
+        if (a == KP_NONE || a == b || p->buffers[a].kind != BUFFER_SCRATCH) continue;
+        if (mutate_draw(m, 2)) { /* the other one comes to the scratch */
+            uint32_t t = a;
+            a = b;
+            b = t;
+        }
+        uint64_t offset = p->buffers[b].offset;
+        if (offset == p->buffers[a].offset || p->buffers[a].bytes > p->arena_bytes ||
+            offset > p->arena_bytes - p->buffers[a].bytes)
+            continue;
+        return place_at(m, a, offset,
+                        p->buffers[b].kind == BUFFER_SCRATCH ? ", onto a scratch" : ", a scratch onto another");
+    }
+    return false;
+}
+
 bool mutate_symmetric_offset(mutation *m) {
     if (m->p->tp < 2) return false;
     return mutate_draw(m, 2) ? overlap(m, true) : shift(m, true);
@@ -75,18 +95,17 @@ bool mutate_shrink_arena(mutation *m) {
 }
 
 bool mutate_lifetime(mutation *m) {
-    uint32_t buffer = mutate_draw(m, m->p->n_buffers), phase = mutate_draw(m, m->p->n_phases);
-    plan_buffer *b = &m->p->buffers[buffer];
-    uint32_t first = b->first_phase, last = b->last_phase;
-    if (phase <= last && mutate_draw(m, 2)) {
-        b->first_phase = phase;
-    } else if (phase >= first) {
-        b->last_phase = phase;
-    } else {
-        b->first_phase = phase;
+    for (int tries = 0; tries < TRIES; tries++) {
+        uint32_t buffer = mutate_draw(m, m->p->n_buffers), phase = mutate_draw(m, m->p->n_phases);
+        plan_buffer *b = &m->p->buffers[buffer];
+        uint32_t first = b->first_phase, last = b->last_phase;
+        bool begins = phase <= last && (phase < first || mutate_draw(m, 2));
+        if (phase == (begins ? first : last)) continue;
+        *(begins ? &b->first_phase : &b->last_phase) = phase;
+        return mutate_say(m, "buffer %u (%s): lifetime phases %u to %u -> %u to %u", buffer, b->name, first, last,
+                          b->first_phase, b->last_phase);
     }
-    return mutate_say(m, "buffer %u (%s): lifetime phases %u to %u -> %u to %u", buffer, b->name, first, last,
-                      b->first_phase, b->last_phase);
+    return false;
 }
 
 bool mutate_buffer_kind(mutation *m) {

@@ -103,8 +103,8 @@ bool mutate_retarget_trigger(mutation *m) {
     bool adjust = mutate_draw(m, 2); /* so that both events are complete, one too early */
     m->p->tasks[task].trigger = to;
     if (adjust) {
-        m->p->events[event].triggers--;
-        m->p->events[to].triggers++;
+        m->p->events[event].triggers -= m->p->events[event].ranks ? m->p->tp : 1;
+        m->p->events[to].triggers += m->p->events[to].ranks ? m->p->tp : 1;
     }
     return mutate_say(m, "task %u (%s): triggers event %u instead of %u%s", task, mutate_task_name(m, task), to, event,
                       adjust ? ", counts adjusted" : "");

@@ -14,8 +14,8 @@ enum { ORACLE_ITERATIONS = 3, ORACLE_LANES = 2, SMEM_LINE = 64 };
 /* ---- model -------------------------------------------------------------------------------------- */
 
 /* What a read must see: anything; this iteration's; the caller's; of any iteration, or from before the run, but only
- * the same instance's (KV pages). */
-enum check { CHECK_NONE, CHECK_ITERATION, CHECK_EXTERNAL, CHECK_CACHE };
+ * the same instance's (KV pages); nothing, counters that nobody may set. */
+enum check { CHECK_NONE, CHECK_ITERATION, CHECK_EXTERNAL, CHECK_CACHE, CHECK_COUNT };
 
 /* An access of a task: `rows` runs of `n` cells, each `stride` cells after the one before. Tag of cell first + i:
  * tag + i. */
@@ -53,6 +53,7 @@ typedef struct rank_model {
     uint32_t n_cuts;
     uint32_t *triggers;
     kp_u8 *event_ranks;
+    kp_u32 *meetings; /* [n_instances] arrivals at the barrier inside a grid-wide op */
 } rank_model;
 
 typedef struct model {

@@ -118,7 +118,9 @@ static range access_range(const model *m, const rank_model *r, const access *a, 
                    .stride = rows ? (uint32_t)(row_bytes(b) / m->granule) : 0,
                    .tag = tag_of(buffer, lo),
                    .write = a->write,
-                   .check = b->external ? CHECK_EXTERNAL : CHECK_ITERATION};
+                   .check = a->count      ? CHECK_COUNT
+                            : b->external ? CHECK_EXTERNAL
+                                          : CHECK_ITERATION};
 }
 
 static keel_status put_range(model *m, rank_model *r, range add, keel_error *err) {
@@ -263,7 +265,9 @@ static keel_status model_tables(model *m, rank_model *r, keel_error *err) {
     r->event_ranks = arena_array(&m->memory, (size_t)p->n_events + 1, 1);
     r->externals = arena_array(&m->memory, (size_t)p->n_buffers + 1, sizeof *r->externals);
     r->launched = arena_array(&m->memory, (size_t)p->n_tasks + 1, sizeof *r->launched);
-    if (!r->triggers || !r->event_ranks || !r->externals || !r->launched) return KEEL_NOMEM_AT(err, "oracle");
+    r->meetings = arena_array(&m->memory, (size_t)p->n_instances + 1, sizeof *r->meetings);
+    if (!r->meetings || !r->triggers || !r->event_ranks || !r->externals || !r->launched)
+        return KEEL_NOMEM_AT(err, "oracle");
     for (uint32_t i = 0; i < p->n_tasks; i++) {
         r->launched[i] = p->tasks[i];
         r->launched[i].aux = i;

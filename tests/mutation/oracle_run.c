@@ -335,7 +335,11 @@ static void check_cell(const rank_model *r, const range *a, uint32_t at, uint64_
                        uint32_t iteration) {
     const cell *c = &R->o->s.cells[at];
     if (a->check == CHECK_NONE || R->o->blind == ORACLE_BLIND_TAGS) return;
-    if (a->check == CHECK_CACHE) {
+    if (a->check == CHECK_COUNT) {
+        if (c->writer)
+            harm(ORACLE_VALUE, "rank %u: task %u (%s) counts in %s, which task %u (%s) has set", r->p->rank, task,
+                 task_name(r, task), tag_name(r, tag), c->writer_task, task_name(r, c->writer_task));
+    } else if (a->check == CHECK_CACHE) {
         if (c->writer && c->tag != tag)
             harm(ORACLE_VALUE, "rank %u: task %u (%s) reads KV pages that task %u (%s) has written", r->p->rank, task,
                  task_name(r, task), c->writer_task, task_name(r, c->writer_task));
@@ -445,6 +449,18 @@ static void use_regions(kp_ctx *c, const task_model *t, uint32_t task) {
     }
 }
 
+/* The barrier inside a grid-wide op: consumers of as many tasks as there are workers meet, once an iteration. */
+static void meet(kp_ctx *c, const rank_model *r, uint32_t task) {
+    uint32_t instance = r->p->tasks[task].instance;
+    kp_u32 *count = &r->meetings[instance], all = r->p->workers * (c->iteration + 1);
+    if (!r->p->instances[instance].op->grid_wide) return;
+    kp_add_release(count, 1);
+    (void)kp_wait_counter(c, count, all, KP_WHAT_JOIN);
+    if (*count != all && R->o->blind != ORACLE_BLIND_TAGS)
+        harm(ORACLE_VALUE, "rank %u: task %u (%s): %u tasks have met where %u should", r->p->rank, task,
+             task_name(r, task), *count, all);
+}
+
 /* One lane speaks for all: shares of lanes are disjoint, which is the body's affair. */
 static void kp_dispatch(kp_ctx *c) {
     const rank_model *r = &R->o->m.ranks[R->now->worker->rank];
@@ -454,6 +470,7 @@ static void kp_dispatch(kp_ctx *c) {
     if (t->outside && R->o->blind != ORACLE_BLIND_BOUNDS)
         harm(ORACLE_BOUNDS, "rank %u: task %u (%s): %s", r->p->rank, task, task_name(r, task), t->outside);
     if (c->role == KP_LOADER || c->role == KP_LAUNCHER) start_copies(c, t, task);
+    if (c->role == KP_CONSUMER) meet(c, r, task);
     if (c->role == KP_CONSUMER || c->role == KP_STORER) use_regions(c, t, task);
     if (c->role == KP_LAUNCHER || c->role == KP_STORER) record_buffers(r, task, c->iteration);
     if (c->role == KP_STORER && t->writes_state && c->iteration == ORACLE_ITERATIONS - 1) R->state_writes++;
@@ -633,6 +650,7 @@ static bool launches_begin(const model *m) {
         const rank_model *r = &m->ranks[k];
         R->events[k] = R->event_memory + n_events;
         n_events += r->p->n_events + 1;
+        memset(r->meetings, 0, r->p->n_instances * sizeof *r->meetings);
         R->controls[k] = (kp_control){0};
         R->control_table[k] = &R->controls[k];
         R->launches[k] = (kp_launch){.n_workers = r->p->workers,
