@@ -78,12 +78,11 @@ static const op_desc toy_look = {.name = "look",
                                  .tile = toy_tile_map,
                                  .task = look_task};
 
-/* "pick": writes the state of the generation. */
+/* "pick": writes the state of the generation; reads it where attribute "pages" is set. */
 static void pick_task(tiler *t, const graph *g, const graph_op *op, const op_task *k) {
-    (void)k;
     tiler_read(t, op->in[0], 0, toy_cols(g, op->in[0]));
-    tiler_write(t, op->out[0], 0, toy_cols(g, op->out[0]));
-    tiler_state(t, true);
+    tiler_write(t, op->out[0], k->lo, k->hi);
+    tiler_state(t, graph_attr_of(op, "pages") == 0);
 }
 
 static const op_desc toy_pick_op = {.name = "pick",
@@ -251,6 +250,11 @@ static void tile_twice(plan *p) {
     b->lo = a->lo, b->hi = a->hi, b->aux = a->aux;
 }
 static void scratch_unbound(plan *p) { p->instances[instance(p, "l0.attn")].buffer[3] = KP_NONE; }
+static void scratch_small(plan *p) {
+    plan_buffer *b = buffer_of(p, "l0.attn.partial");
+    b->bytes = 64;
+    b->dim[0] = 64;
+}
 static void slot_too_many(plan *p) { p->instances[instance(p, "l0.attn")].buffer[9] = 0; }
 static void input_later(plan *p) {
     p->instances[instance(p, "l0.norm")].buffer[0] = p->instances[instance(p, "l1.norm")].buffer[0];
@@ -313,11 +317,12 @@ static const struct fault {
     {"buffers overlap", buffers_overlap, "share bytes of an arena and are in use at once"},
     {"buffer shifted", buffer_shifted, "share bytes of an arena and are in use at once"},
     {"buffer outside", buffer_outside, "offset"},
-    {"tile too short", tile_too_short, "no task"},
+    {"tile too short", tile_too_short, "reads columns [0, 8) of l0.add; no task writes [4, 8) of it"},
     {"tile too long", tile_too_long, "both write columns"},
     {"tile outside", tile_outside, "past the end of a tensor"},
     {"tile twice", tile_twice, "both write columns"},
     {"scratch unbound", scratch_unbound, "must hold its scratch partial"},
+    {"scratch small", scratch_small, "must hold its scratch partial of 768 bytes"},
     {"slot too many", slot_too_many, "has no such slot"},
     {"input later", input_later, "before any op has made it"},
     {"cache of another", cache_of_another, "cache is written by two ops"},
@@ -482,39 +487,43 @@ static plan *with_tail(const char *kind, double fault) {
     return p;
 }
 
-static void uses_of_the_state_are_ordered(void **state) {
-    (void)state;
+/* Two ops that use the state, the second behind the first or not. Bits of `reads`: the first, the second only reads it.
+ */
+static plan *two_uses(bool chained, int reads, int tiles) {
     build b;
     graph *g = NULL;
     plan *p = NULL;
     keel_error err = KEEL_ERROR_INITIALIZER;
-    for (int chained = 0; chained < 2; chained++) {
-        (void)build_begin(&b, NULL, "State", DTYPE_F32, &err);
-        int x = toy_op(&b, "embed", "x", 0, 0, 12, 1, 0), y = toy_op(&b, "pick", "first", x, 0, 0, 1, 0);
-        (void)toy_op(&b, "pick", "second", chained ? y : x, 0, 0, 1, 0);
-        assert_int_equal(build_finish(&b, &g), KEEL_OK);
-        assert_int_equal(plan_build(g, &(plan_options){.workers = 3, .max_seq = 64}, &p, &err), KEEL_OK);
-        if (chained)
-            accepted(p, "one after the other");
-        else
-            refused(p, "two at once", "writes the state of the generation, which task");
-        plan_close(p);
-        graph_close(g);
-    }
+    (void)build_begin(&b, NULL, "State", DTYPE_F32, &err);
+    int x = toy_op(&b, "embed", "x", 0, 0, 12, 1, 0);
+    toy_pages = reads & 1;
+    int y = toy_op(&b, "pick", "first", x, 0, 0, tiles, 0);
+    toy_pages = reads >> 1;
+    (void)toy_op(&b, "pick", "second", chained ? y : x, 0, 0, 1, 0);
+    toy_pages = 0;
+    assert_int_equal(build_finish(&b, &g), KEEL_OK);
+    assert_int_equal(plan_build(g, &(plan_options){.workers = 3, .max_seq = 64}, &p, &err), KEEL_OK);
+    graph_close(g);
+    return p;
 }
 
-static void units_of_a_cache_are_ordered(void **state) {
+static void uses_of_the_state_are_ordered(void **state) {
     (void)state;
-    plan *p = with_tail("look", 0);
-    assert_non_null(p);
-    accepted(p, "reads the cache behind the op that appends");
-    kp_task *t = task_of(p, "it", 1);
-    for (uint32_t i = 0; i < t->n_waits; i++) p->waits[t->wait_first + i] = task_of(p, "x", 0)->trigger;
-    refused(p, "reads it at any time", "of kv, which task");
+    for (int reads = 0; reads < 4; reads++) {
+        plan *p = two_uses(true, reads, 1);
+        accepted(p, "one after the other");
+        plan_close(p);
+        p = two_uses(false, reads, 1);
+        if (reads == 3)
+            accepted(p, "both read it");
+        else
+            refused(p, "two at once", "the state of the generation, which task");
+        plan_close(p);
+    }
+    plan *p = two_uses(true, 0, 2);
+    refused(p, "twice", "first: 2 of its tasks write the state of the generation; one must");
     plan_close(p);
 }
-
-/* ---- grid-wide ops and monotonic scratch ---------------------------------------------------------- */
 
 static void move_in_front(plan *p, kp_task *t, const kp_task *before) {
     uint32_t from = place_in_queue(p, number(p, t)), to = place_in_queue(p, number(p, before)), task = p->queue[from];
@@ -522,6 +531,117 @@ static void move_in_front(plan *p, kp_task *t, const kp_task *before) {
     memmove(p->queue + to + 1, p->queue + to, (from - to) * sizeof *p->queue);
     p->queue[to] = task;
 }
+
+static void units_of_a_cache_are_ordered(void **state) {
+    (void)state;
+    for (int early = 0; early < 2; early++) {
+        plan *p = with_tail("look", 0);
+        assert_non_null(p);
+        accepted(p, "reads the cache behind the op that appends");
+        kp_task *t = task_of(p, "it", 1);
+        const kp_task *before = early ? &p->tasks[0] : task_of(p, "x", 0);
+        for (uint32_t i = 0; i < t->n_waits; i++) p->waits[t->wait_first + i] = before->trigger;
+        if (early) move_in_front(p, t, task_of(p, "x", 2));
+        refused(p, "reads it at any time",
+                early ? "writes [0, 1) of kv, which task 9" : "reads [0, 1) of kv, which task");
+        plan_close(p);
+    }
+}
+
+/* ---- who shares bytes ------------------------------------------------------------------------------ */
+
+static plan *planned(build *b, uint32_t workers) {
+    graph *g = NULL;
+    plan *p = NULL;
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    assert_int_equal(build_finish(b, &g), KEEL_OK);
+    plan_options o = {.workers = workers, .max_seq = 64, .no_reuse = true};
+    if (plan_build(g, &o, &p, &err) != KEEL_OK) fail_msg("%s", err.detail);
+    graph_close(g);
+    accepted(p, "as planned");
+    return p;
+}
+
+/* z lies where x does. Its task on worker 0 comes behind y, which reads x; the one on worker 1 only behind u. */
+static void the_second_to_touch_is_seen(void **state) {
+    (void)state;
+    build b;
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    (void)build_begin(&b, NULL, "Share", DTYPE_F32, &err);
+    int x = toy_op(&b, "embed", "x", 0, 0, 8, 1, 0), u = toy_op(&b, "map", "u", x, 0, 0, 1, -1);
+    (void)toy_op(&b, "embed", "filler", 0, 0, 8, 1, 0);
+    (void)toy_op(&b, "map", "z", toy_op(&b, "map", "y", x, u, 0, 1, -1), 0, 0, 2, -1);
+    plan *p = planned(&b, 2);
+    buffer_of(p, "z")->offset = buffer_of(p, "x")->offset;
+    accepted(p, "both behind y");
+    kp_task *t = task_of(p, "z", 0);
+    assert_int_equal(t->n_waits, 1);
+    p->waits[t->wait_first] = task_of(p, "u", 0)->trigger;
+    refused(p, "one behind u", "x and z share bytes");
+    plan_close(p);
+}
+
+/* Each worker reads x twice, in y; z's first task knows the first half of y, z lies where x does. */
+static void the_last_to_touch_is_seen(void **state) {
+    (void)state;
+    build b;
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    (void)build_begin(&b, NULL, "Share", DTYPE_F32, &err);
+    int x = toy_op(&b, "embed", "x", 0, 0, 8, 1, 0), y = toy_op(&b, "map", "y", x, 0, 0, 4, -1);
+    (void)toy_op(&b, "map", "z", y, 0, 0, 2, 0);
+    plan *p = planned(&b, 2);
+    buffer_of(p, "z")->offset = buffer_of(p, "x")->offset;
+    refused(p, "half of y", "x and z share bytes");
+    plan_close(p);
+}
+
+/* w lies where x does, which is fine, and z across both: fine with x, which is done, not with w, which reads it. */
+static void those_between_are_seen(void **state) {
+    (void)state;
+    build b;
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    (void)build_begin(&b, NULL, "Share", DTYPE_F32, &err);
+    int x = toy_op(&b, "embed", "x", 0, 0, 8, 1, 0), y = toy_op(&b, "map", "y", x, 0, 0, 1, -1);
+    int z = toy_op(&b, "map", "z", y, 0, 0, 1, -1);
+    (void)toy_op(&b, "map", "w", z, 0, 0, 1, -1);
+    plan *p = planned(&b, 2);
+    buffer_of(p, "w")->offset = buffer_of(p, "x")->offset;
+    accepted(p, "w over x");
+    buffer_of(p, "z")->offset = buffer_of(p, "x")->offset + 64;
+    refused(p, "z across", "z and w share bytes");
+    plan_close(p);
+}
+
+static void the_callers_buffers_share_with_nothing(void **state) {
+    (void)state;
+    build b;
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    (void)build_begin(&b, NULL, "Share", DTYPE_F32, &err);
+    int y = toy_op(&b, "map", "y", build_input(&b, "in", 8), 0, 0, 1, -1);
+    (void)toy_op(&b, "map", "z", y, 0, 0, 1, -1);
+    plan *p = planned(&b, 2);
+    buffer_of(p, "z")->offset = buffer_of(p, "in")->offset;
+    refused(p, "written when it was read", "in is the caller's and shares with nothing");
+    plan_close(p);
+}
+
+static void one_step_record(void **state) {
+    (void)state;
+    build b;
+    graph *g = NULL;
+    plan *p = NULL;
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    (void)build_begin(&b, NULL, "Steps", DTYPE_F32, &err);
+    (void)toy_op(&b, "embed", "x", 0, 0, 8, 1, 0);
+    (void)build_op(&b, (op_spec){.kind = "step_begin", .name = "another"});
+    assert_int_equal(build_finish(&b, &g), KEEL_OK);
+    if (plan_build(g, &(plan_options){.workers = 2, .max_seq = 64}, &p, &err) != KEEL_OK) fail_msg("%s", err.detail);
+    refused(p, "two", "the step record must be one");
+    plan_close(p);
+    graph_close(g);
+}
+
+/* ---- grid-wide ops and monotonic scratch ---------------------------------------------------------- */
 
 static void grid_wide_ops_are_coresident(void **state) {
     (void)state;
@@ -651,6 +771,11 @@ int main(void) {
         cmocka_unit_test(the_ring_orders_what_left_it),
         cmocka_unit_test(uses_of_the_state_are_ordered),
         cmocka_unit_test(units_of_a_cache_are_ordered),
+        cmocka_unit_test(the_second_to_touch_is_seen),
+        cmocka_unit_test(the_last_to_touch_is_seen),
+        cmocka_unit_test(those_between_are_seen),
+        cmocka_unit_test(the_callers_buffers_share_with_nothing),
+        cmocka_unit_test(one_step_record),
         cmocka_unit_test(grid_wide_ops_are_coresident),
         cmocka_unit_test(barriers_in_another_order_are_a_deadlock),
         cmocka_unit_test(monotonic_scratch_only_counts),
