@@ -46,6 +46,7 @@ static void partial_task(tiler *t, const graph_op *op, const op_task *k) {
     uint64_t width = k->hi - (uint64_t)k->lo;
     tiler_read(t, op->in[0], k->lo, k->hi);
     tiler_write(t, tiler_scratch_of(t, 0), k->aux, (int64_t)k->aux + 1);
+    tiler_state(t, false); /* is a token wanted? */
     tiler_region(t, ARGMAX_REGION_LANES, ARGMAX_LANES_MAX * sizeof(argmax_best), KP_STORER);
     tiler_cost(t, 0, width * dtype_bytes(tiler_dtype(t, op->in[0])), width);
 }

@@ -48,6 +48,7 @@ typedef bool (*mutate_fn)(mutation *m);
     X("resize-tile", mutate_resize_tile, "a task's lo, hi or aux is another")                                          \
     X("drop-body", mutate_drop_body, "a task's role bodies are none, or another phase's")                              \
     X("drop-phase", mutate_drop_phase, "a phase is left out, and the waits for it")                                    \
+    X("header", mutate_header, "SMEM, KV splits, positions, rows or the rank are others than the tasks were made for") \
     X("skip-collective", mutate_skip_collective, "this rank leaves out a collective")                                  \
     X("reorder-collective", mutate_reorder_collective, "this rank runs two collectives in the other order")            \
     X("rank-event", mutate_rank_event, "this rank counts an event of all ranks as its own, or the reverse")            \

@@ -105,3 +105,23 @@ bool mutate_drop_phase(mutation *m) {
     return mutate_say(m, "%s%s%s: left out (%u tasks), and the waits for it", p->instances[instance].name,
                       *phase ? "." : "", phase, n);
 }
+
+bool mutate_header(mutation *m) {
+    plan *p = m->p;
+    struct field {
+        const char *name;
+        uint32_t *value, to;
+    } fields[] = {{"n_pages", &p->n_pages, p->n_pages - 1 - mutate_draw(m, p->n_pages / 2 + 1)},
+                  {"page_bytes", &p->page_bytes, p->page_bytes / 2},
+                  {"kv_splits", &p->kv_splits, p->kv_splits + 1 - 2 * mutate_draw(m, 2)},
+                  {"kv_splits", &p->kv_splits, 1 + mutate_draw(m, 4)},
+                  {"max_seq", &p->max_seq, mutate_draw(m, 2) ? p->max_seq / 2 : p->max_seq + p->page_tokens},
+                  {"max_seq", &p->max_seq, p->max_seq - 1 - mutate_draw(m, p->page_tokens)},
+                  {"m_max", &p->m_max, p->m_max + 1 - 2 * mutate_draw(m, 2)},
+                  {"rank", &p->rank, p->rank ? p->rank - 1 : p->tp - 1}};
+    const struct field *f = &fields[mutate_draw(m, sizeof fields / sizeof *fields)];
+    uint32_t was = *f->value;
+    if (f->to == was) return false;
+    *f->value = f->to;
+    return mutate_say(m, "header: %s %u -> %u", f->name, was, f->to);
+}
