@@ -28,6 +28,8 @@ static bool is_norm(const graph *g, int id, int64_t head_dim) {
     return !id || (t->rank == 1 && t->dim[0] == head_dim);
 }
 
+static double usual_scale(const graph_op *op) { return 1 / sqrt(graph_attr_of(op, "head_dim")); }
+
 static keel_status check_attrs(const graph_op *op, keel_error *err) {
     double heads = graph_attr_of(op, "q_heads"), kv = graph_attr_of(op, "kv_heads"),
            dim = graph_attr_of(op, "head_dim");
@@ -379,7 +381,7 @@ const op_desc keel_op_attention = {
               {"kv_heads", true, 0, "KV heads; a divisor of q_heads", .per_rank = true},
               {"head_dim", true, 0, "elements of a head, 16 to 256"},
               {"eps", false, 1e-6, "of the norms of q and k, where these are bound"},
-              {"scale", false, 0, "multiplies the scores; 0: 1/√head_dim"}},
+              {"scale", false, 0, "multiplies the scores; 0: 1/√head_dim", .meaning = usual_scale}},
     .min_in = 6,
     .max_in = 6,
     .max_weights = 2,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "graph/draw_words.h"
 
+#include "graph/drawing.h"
 #include "graph/graph_text.h"
 #include "graph/rope.h"
 
@@ -201,7 +202,7 @@ static bool is_key(const op_desc *desc, const char *s, size_t bytes) {
     for (int i = 0; i < OP_ATTRS && desc->attrs[i].name; i++) {
         if (strlen(desc->attrs[i].name) == bytes && strncasecmp(desc->attrs[i].name, s, bytes) == 0) return true;
     }
-    return false;
+    return drawing_slip(desc, s, bytes) != NULL;
 }
 
 /* A note must not read as one of the words that mean something; spaces before a '=' do not count. */

@@ -5,6 +5,8 @@
 
 #include "graph/graph.h"
 
+struct op_desc;
+
 typedef struct drawing_options {
     bool sample; /* the tail becomes `sample` where argmax is drawn; a drawn `sample` stays one */
 } drawing_options;
@@ -15,5 +17,8 @@ typedef struct drawing_options {
  * KEEL_RANGE where a limit is passed; text that is no drawing at all is one message. */
 keel_status drawing_read(const char *file, const char *data, size_t bytes, const drawing_options *o, graph **out,
                          keel_error *err);
+
+/* A note `KEY=` of an op is refused where KEY is nearly a word that means something there: that word; NULL: a note. */
+const char *drawing_slip(const struct op_desc *desc, const char *key, size_t bytes);
 
 #endif

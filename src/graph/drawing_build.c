@@ -241,9 +241,9 @@ static keel_status make_op(maker *m, int instance) {
     if (n->bad || n->reported) return KEEL_OK;
     KEEL_TRY(bring(m, x, ids, slots, &whole));
     if (!whole) return KEEL_OK;
-    const char *wrong = drawing_fit_slots(n, m->b.g, ids, slots, x->n_inputs);
-    if (wrong) {
-        FAULT_ONCE(m, n, "%s", wrong);
+    drawing_complaint wrong;
+    if (!drawing_fit_slots(n, m->b.g, ids, slots, x->n_inputs, &wrong)) {
+        FAULT_ONCE(m, n, "%s", wrong.text);
         return KEEL_OK;
     }
     int most = -1;
@@ -254,9 +254,10 @@ static keel_status make_op(maker *m, int instance) {
     }
     for (int i = 0; i < most; i++) in[i] = in[i] ? in[i] : BUILD_NONE;
     check_in(m, n, in);
-    wrong = n->reported ? NULL : drawing_fit_weights(n, m->b.g, in);
-    if (wrong) {
-        FAULT_ONCE(m, n, "the shapes here do not tell the dimensions of %.80s: w=KEY[dimensions]dtype", wrong);
+    if (!n->reported && !drawing_fit_weights(n, m->b.g, in, &wrong)) {
+        char empty[160];
+        if (*empty_slots(n, in, empty, sizeof empty)) FAULT_ONCE(m, n, "no edge fills its slot %s", empty);
+        FAULT_ONCE(m, n, "%s", wrong.text);
         return KEEL_OK;
     }
     return add_op(m, n, x, in);
@@ -286,7 +287,7 @@ static keel_status check_ops(maker *m) {
     }
     if (m->tail < 0 && !unknown)
         FAULT(d, -1, "no op picks the token: add kind=argmax (or sample), fed with the logits");
-    for (int l = m->first_layer; l >= 0 && l < m->last_layer; l++) {
+    for (int l = m->first_layer; !d->unplaced && l >= 0 && l < m->last_layer; l++) {
         if (!seen[l])
             FAULT(d, -1, "layer %d has no ops, but %d and %d have; layers are numbered without a gap", l,
                   m->first_layer, m->last_layer);

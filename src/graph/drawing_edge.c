@@ -26,22 +26,41 @@ static keel_status join_labels(drawing *d) {
 
 /* ---- ends ------------------------------------------------------------------------------------------- */
 
-/* The node at one end; −1 after a fault, or where the vertex there already has one. */
-static int end_node(drawing *d, int cell, const char *id, int at, const char *what) {
+static const char *node_text(const drawing_node *n) { return n->name ? n->name : "?"; }
+
+/* " (it begins at NAME)": where the edge is, when one end is lost. "" where the other one is lost, too. */
+static const char *other_end(drawing *d, int at, const char *does, char *out, size_t cap) {
     char shown[64];
+    out[0] = '\0';
+    if (at < 0 || !d->cells[at].vertex) return out;
+    int node = d->cells[at].node;
+    char *text = node >= 0 ? NULL : drawing_text(&d->arena, d->cells[at].value ? d->cells[at].value : "");
+    if (node < 0 && !text) d->faults.failed = true;
+    if (node < 0 && !text) return out;
+    if (text) text += strspn(text, " \t\r\n");
+    if (text) text[strcspn(text, "\r\n")] = '\0';
+    drawing_show(text ? text : node_text(&d->nodes[node]), shown, sizeof shown);
+    if (*shown) snprintf(out, cap, " (it %s at %s)", does, shown);
+    return out;
+}
+
+/* The node at one end; −1 after a fault, or where the vertex there already has one. */
+static int end_node(drawing *d, int cell, bool source) {
+    const drawing_cell *c = &d->cells[cell];
+    const char *id = source ? c->source_id : c->target_id, *what = source ? "source" : "target";
+    int at = source ? c->source : c->target;
+    char shown[64], other[96];
+    if (at >= 0 && d->cells[at].node >= 0) return d->cells[at].node;
+    other_end(d, source ? c->target : c->source, source ? "ends" : "begins", other, sizeof other);
     if (!id) {
-        FAULT(d, cell, "the edge has no %s; connect both of its ends", what);
+        FAULT(d, cell, "the edge has no %s%s; connect both of its ends", what, other);
     } else if (at < 0) {
-        FAULT(d, cell, "its %s, cell %s, is not on this page", what, drawing_show(id, shown, sizeof shown));
-    } else if (d->cells[at].node >= 0) {
-        return d->cells[at].node;
+        FAULT(d, cell, "its %s, cell %s, is not on this page%s", what, drawing_show(id, shown, sizeof shown), other);
     } else if (!d->cells[at].vertex || (d->cells[at].parent >= 0 && d->cells[d->cells[at].parent].edge)) {
-        FAULT(d, cell, "its %s, cell %s, is no vertex", what, drawing_show(id, shown, sizeof shown));
+        FAULT(d, cell, "its %s, cell %s, is no vertex%s", what, drawing_show(id, shown, sizeof shown), other);
     }
     return -1;
 }
-
-static const char *node_text(const drawing_node *n) { return n->name ? n->name : "?"; }
 
 static bool ends_fit(drawing *d, int cell, const drawing_node *from, const drawing_node *to) {
     if (from->kind == DRAWING_MODEL || to->kind == DRAWING_MODEL) return false;
@@ -107,11 +126,27 @@ static int output_of(const drawing_node *n, const char *text) {
     return known && dot[0] == '.' && dot[1] >= '0' && dot[1] < '0' + outputs && !dot[2] ? dot[1] - '0' : -1;
 }
 
-static void fault_tensor(drawing *d, int cell, const drawing_node *from, const char *text) {
-    char shown[64];
+/* "q, k, v" */
+static const char *slots_text(const op_desc *desc, char *out, size_t cap) {
+    size_t used = 0;
+    out[0] = '\0';
+    for (int i = 0; i < desc->max_in && used < cap; i++) {
+        used +=
+            (size_t)snprintf(out + used, cap - used, "%s%s", i ? ", " : "", desc->in_name[i] ? desc->in_name[i] : "?");
+    }
+    return out;
+}
+
+/* alone: the text may have been meant as a slot of that kind; NULL. */
+static void fault_tensor(drawing *d, int cell, const drawing_node *from, const char *text, const op_desc *alone) {
+    char shown[64], known[160];
     if (from->desc && from->desc->n_out > 1) {
         FAULT(d, cell, "the label must say which of %.60s.0 to .%d the edge is", node_text(from),
               from->desc->n_out - 1);
+    } else if (alone) {
+        FAULT(d, cell, "the label says %s, but the edge begins at %.60s, and %s has no slot %s: %s",
+              drawing_show(text, shown, sizeof shown), node_text(from), alone->name, shown,
+              slots_text(alone, known, sizeof known));
     } else {
         FAULT(d, cell, "the label says %s, but the edge begins at %.60s", drawing_show(text, shown, sizeof shown),
               node_text(from));
@@ -120,12 +155,8 @@ static void fault_tensor(drawing *d, int cell, const drawing_node *from, const c
 
 static void fault_slot(drawing *d, int cell, const op_desc *desc, const char *slot) {
     char shown[64], known[160];
-    size_t used = 0;
-    for (int i = 0; i < desc->max_in && used < sizeof known; i++) {
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
-                                 desc->in_name[i] ? desc->in_name[i] : "?");
-    }
-    FAULT(d, cell, "%s has no slot \"%s\"; it has: %s", desc->name, drawing_show(slot, shown, sizeof shown), known);
+    FAULT(d, cell, "%s has no slot \"%s\"; it has: %s", desc->name, drawing_show(slot, shown, sizeof shown),
+          slots_text(desc, known, sizeof known));
 }
 
 /* "tensor", "tensor → slot", "→ slot", a slot alone, or nothing. False after a fault. */
@@ -142,7 +173,7 @@ static bool read_label(drawing *d, drawing_edge *e, char *text) {
     bool several = from->desc && from->desc->n_out > 1;
     const char *suffix = *text ? strrchr(text, '.') : NULL;
     if (output < 0 || (several && (!suffix || suffix[1] != '0' + output || suffix[2]))) {
-        fault_tensor(d, e->cell, from, text);
+        fault_tensor(d, e->cell, from, text, slot ? NULL : to->desc);
         return false;
     }
     e->output = output;
@@ -159,13 +190,22 @@ static bool read_label(drawing *d, drawing_edge *e, char *text) {
 
 /* ---- edges ------------------------------------------------------------------------------------------ */
 
+static bool in_layers(const drawing *d, int node) { return d->nodes[node].layers.first >= 0; }
+
+/* An edge that is left out: who hangs on it is not to be judged. */
+static void lose(drawing *d, const drawing_edge *e) {
+    if (e->source >= 0) d->nodes[e->source].excused = true;
+    if (e->target >= 0) d->nodes[e->target].bad = true;
+    d->lost |= e->source < 0 || e->target < 0 || in_layers(d, e->source) || in_layers(d, e->target);
+}
+
 static keel_status edge(drawing *d, int cell) {
     const drawing_cell *c = &d->cells[cell];
     KEEL_TRY(DRAWING_GROW(d, d->edges, d->n_edges, d->cap_edges));
     drawing_edge *e = &d->edges[d->n_edges];
     *e = (drawing_edge){.cell = cell, .slot = -1};
-    e->source = end_node(d, cell, c->source_id, c->source, "source");
-    e->target = end_node(d, cell, c->target_id, c->target, "target");
+    e->source = end_node(d, cell, true);
+    e->target = end_node(d, cell, false);
     bool fine = e->source >= 0 && e->target >= 0 && ends_fit(d, cell, &d->nodes[e->source], &d->nodes[e->target]);
     if (c->value && strlen(c->value) > 2 * EDGE_LABEL_BYTES + 1) {
         FAULT(d, cell, "the label is longer than %d bytes", EDGE_LABEL_BYTES);
@@ -176,8 +216,7 @@ static keel_status edge(drawing *d, int cell) {
         fine = read_label(d, e, text);
     }
     if (e->source >= 0) d->nodes[e->source].readers++;
-    if (!fine && e->source >= 0) d->nodes[e->source].excused = true;
-    if (!fine && e->target >= 0) d->nodes[e->target].bad = true;
+    if (!fine) lose(d, e);
     if (fine) d->n_edges++;
     return KEEL_OK;
 }

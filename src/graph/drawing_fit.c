@@ -4,6 +4,7 @@
 #include "graph/drawing_internal.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -26,6 +27,8 @@ typedef struct question {
     graph g;
     graph_tensor tensors[1 + GRAPH_IN + GRAPH_WEIGHTS];
     graph_op op;
+    int refusals;              /* of the rule; −1: they differ, or something else refused */
+    drawing_complaint refusal; /* the one that they are */
 } question;
 
 static void ask_about(question *q, const drawing_node *n) {
@@ -51,6 +54,24 @@ static void bind_weight(question *q, const drawing_weight *w) {
     if (w->slot >= q->op.n_weights) q->op.n_weights = w->slot + 1;
 }
 
+/* One more refusal of the rule; NULL: of something else. The place names the op already. */
+static void refuse(question *q, const char *text) {
+    size_t n = strlen(q->op.name);
+    if (text && strncmp(text, q->op.name, n) == 0 && strncmp(text + n, ": ", 2) == 0) text += n + 2;
+    if (!text || q->refusals < 0 || (q->refusals && strcmp(text, q->refusal.text) != 0)) {
+        q->refusals = -1;
+        return;
+    }
+    q->refusals = 1;
+    snprintf(q->refusal.text, sizeof q->refusal.text, "%.*s", (int)sizeof q->refusal.text - 1, text);
+}
+
+/* What all ways are refused for: then no way is at fault. */
+static bool refused_alike(const question *q, drawing_complaint *why) {
+    if (q->refusals > 0) *why = q->refusal;
+    return q->refusals > 0;
+}
+
 /* Whether the rule accepts, and what is written agrees. */
 static bool accepts(question *q) {
     const drawing_node *n = q->n;
@@ -58,11 +79,19 @@ static bool accepts(question *q) {
     q->g.tensors = q->tensors;
     q->g.n_tensors = GRAPH_IN + GRAPH_WEIGHTS;
     for (int slot = 0, i = 0; slot < q->op.n_in && n->n_in; slot++) {
-        if (q->op.in[slot] && (i >= n->n_in || !drawing_agrees(&n->in[i++], &q->tensors[q->op.in[slot]]))) return false;
+        if (!q->op.in[slot] || (i < n->n_in && drawing_agrees(&n->in[i++], &q->tensors[q->op.in[slot]]))) continue;
+        refuse(q, NULL);
+        return false;
     }
-    if (n->desc->infer(&q->g, &q->op, out, NULL) != KEEL_OK) return false;
+    keel_error err = KEEL_ERROR_INITIALIZER;
+    if (n->desc->infer(&q->g, &q->op, out, &err) != KEEL_OK) {
+        refuse(q, err.detail);
+        return false;
+    }
     for (int i = 0; i < n->n_out; i++) {
-        if (!drawing_agrees(&n->out[i], &out[i])) return false;
+        if (drawing_agrees(&n->out[i], &out[i])) continue;
+        refuse(q, NULL);
+        return false;
     }
     return true;
 }
@@ -107,7 +136,29 @@ static void try_slots(slot_search *s, int k) {
     }
 }
 
-const char *drawing_fit_slots(const drawing_node *n, const graph *g, const int *ids, int *slots, int count) {
+static bool complain(drawing_complaint *why, const char *text) {
+    snprintf(why->text, sizeof why->text, "%s", text);
+    return false;
+}
+
+/* The only free slot for the only open edge. */
+static bool take_last_slot(const slot_search *s) {
+    int open = -1, slot = -1;
+    for (int i = 0; i < s->count; i++) {
+        if (s->slots[i] < 0) open = i;
+    }
+    for (int i = 0; i < s->q.n->desc->max_in; i++) {
+        if (s->q.op.in[i]) continue;
+        if (slot >= 0) return false;
+        slot = i;
+    }
+    if (slot < 0) return false;
+    s->slots[open] = slot;
+    return true;
+}
+
+bool drawing_fit_slots(const drawing_node *n, const graph *g, const int *ids, int *slots, int count,
+                       drawing_complaint *why) {
     slot_search s = {.g = g, .ids = ids, .slots = slots, .count = count};
     int open = 0;
     ask_about(&s.q, n);
@@ -115,17 +166,19 @@ const char *drawing_fit_slots(const drawing_node *n, const graph *g, const int *
         open += slots[i] < 0;
         if (slots[i] >= 0) bind_input(&s.q, slots[i], graph_tensor_at(g, ids[i]));
     }
-    if (!open) return NULL;
-    if (open > OPEN_MAX) return "too many edges without a slot; name it in their labels";
-    if (count > n->desc->max_in) return "more edges end here than it has slots";
+    if (!open) return true;
+    if (open > OPEN_MAX) return complain(why, "too many edges without a slot; name it in their labels");
+    if (count > n->desc->max_in) return complain(why, "more edges end here than it has slots");
+    if (open == 1 && take_last_slot(&s)) return true;
     for (int i = 0; i < n->n_weights; i++) {
         if (n->weights[i].shape.rank) bind_weight(&s.q, &n->weights[i]);
     }
     try_slots(&s, 0);
-    if (s.ways == 0) return "no slot fits the shapes of its edges; name it in their labels";
-    if (s.ways > 1) return "its edges fit more than one slot; name it in their labels";
+    if (s.ways == 0 && refused_alike(&s.q, why)) return false;
+    if (s.ways == 0) return complain(why, "no slot fits the shapes of its edges; name it in their labels");
+    if (s.ways > 1) return complain(why, "its edges fit more than one slot; name it in their labels");
     memcpy(slots, s.found_slots, (size_t)count * sizeof *slots);
-    return NULL;
+    return true;
 }
 
 /* ---- dimensions of weights ---------------------------------------------------------------------------- */
@@ -161,6 +214,7 @@ static int widths_of(const question *q, int64_t *list) {
 static bool fit_weight(question *q, drawing_weight *w) {
     int64_t width[WIDTHS_MAX];
     int n = widths_of(q, width), ways = 0;
+    q->refusals = 0;
     drawing_shape found = w->shape;
     for (int i = 0; i < n * (n + 1) && ways < 2; i++) {
         w->shape.rank = i < n ? 1 : 2;
@@ -172,13 +226,14 @@ static bool fit_weight(question *q, drawing_weight *w) {
         found = w->shape;
     }
     w->shape = found;
+    if (ways) q->refusals = -1;
     bool decided = ways == 1 && found.dim[0] != STRANGE && found.dim[1] != STRANGE;
     if (!decided) w->shape.rank = 0;
     if (decided) bind_weight(q, w);
     return decided;
 }
 
-const char *drawing_fit_weights(const drawing_node *n, const graph *g, const int *in) {
+bool drawing_fit_weights(const drawing_node *n, const graph *g, const int *in, drawing_complaint *why) {
     question q;
     ask_about(&q, n);
     for (int i = 0; i < GRAPH_IN; i++) {
@@ -190,7 +245,11 @@ const char *drawing_fit_weights(const drawing_node *n, const graph *g, const int
     for (int i = 0; i < n->n_weights; i++) {
         drawing_weight *w = &n->weights[i];
         if (w->shape.rank) continue;
-        if (!fit_weight(&q, w)) return w->key;
+        if (fit_weight(&q, w)) continue;
+        if (refused_alike(&q, why)) return false;
+        snprintf(why->text, sizeof why->text,
+                 "the shapes here do not tell the dimensions of %.80s: w=KEY[dimensions]dtype", w->key);
+        return false;
     }
-    return NULL;
+    return true;
 }

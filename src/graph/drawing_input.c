@@ -2,7 +2,8 @@
 /* Edges → inputs of instances: the rules of docs/drawing.md, Layers.
  *
  * An edge is *inside* where its ends have layers in common, else *outside*. A slot that has an outside edge and inside
- * ones takes, from an inside edge that closes a cycle of inside edges, the tensor of the layer before (a *carry*). */
+ * ones takes, from an inside edge that closes a cycle of inside edges, the tensor of the layer before (a *carry*).
+ * Where edges could not be read (d->lost), it may be those that close the cycle. */
 #include "graph/drawing_internal.h"
 
 #include "core/mem.h"
@@ -80,7 +81,7 @@ static keel_status judge(search *s) {
         for (int node = 0; node < d->n_nodes; node++) {
             if (last[node] < 0) continue;
             search_back(s, node);
-            for (int i = last[node]; i >= 0; i = next[i]) drop[i] = s->seen[d->edges[i].target] != s->turn;
+            for (int i = last[node]; i >= 0; i = next[i]) drop[i] = !d->lost && s->seen[d->edges[i].target] != s->turn;
         }
         for (int i = 0; i < d->n_edges; i++) d->edges[i].carry &= !drop[i];
     }
@@ -95,7 +96,9 @@ static keel_status find_carries(drawing *d) {
     bool any = false;
     for (int i = 0; i < d->n_edges; i++) {
         drawing_edge *e = &d->edges[i];
-        e->inside = drawing_meets(d->nodes[e->source].layers, d->nodes[e->target].layers);
+        const drawing_node *from = &d->nodes[e->source];
+        bool nowhere = from->kind == DRAWING_REF && from->bad;
+        e->inside = !nowhere && drawing_meets(from->layers, d->nodes[e->target].layers);
     }
     for (int i = 0; i < d->n_edges; i++) {
         drawing_edge *e = &d->edges[i];
@@ -174,21 +177,30 @@ static void excuse_sources(drawing *d, const drawing_node *n) {
     }
 }
 
+/* What reads something that is not known is not judged. */
+static void pass_on(drawing *d) {
+    for (int i = 0; i < d->n_edges; i++) {
+        const drawing_node *from = &d->nodes[d->edges[i].source];
+        if (from->bad && from->instance < 0) d->nodes[d->edges[i].target].bad = true;
+    }
+}
+
 keel_status drawing_inputs(drawing *d) {
     KEEL_TRY(find_carries(d));
+    pass_on(d);
     for (int i = 0; i < d->n_instances; i++) {
         drawing_instance *x = &d->instances[i];
         drawing_node *n = &d->nodes[x->node];
         x->inputs = d->n_inputs;
-        if (n->bad) {
-            if (i == n->instance) excuse_sources(d, n);
-            continue;
-        }
+        if (n->bad) continue;
         for (int k = 0; k < n->n_edges; k++) KEEL_TRY(add_input(d, i, d->edge_order[n->edges + k]));
         if (n->reported) n->bad = true;
         if (x->n_inputs <= GRAPH_IN) continue;
         FAULT(d, n->cell, "%d edges end at %s; it has %d slots", x->n_inputs, x->name, n->desc->max_in);
         n->bad = true;
+    }
+    for (int i = 0; i < d->n_nodes; i++) {
+        if (d->nodes[i].bad) excuse_sources(d, &d->nodes[i]);
     }
     return KEEL_OK;
 }

@@ -42,7 +42,7 @@ static int count_of(const drawing_node *n) {
 static void fault_taken(drawing *d, drawing_node *n, const char *name, int other) {
     const drawing_cell *c = &d->cells[d->nodes[d->instances[other].node].cell];
     char id[64], page[64];
-    if (!n->bad) {
+    if (!n->bad && !d->nodes[d->instances[other].node].unplaced) {
         FAULT(d, n->cell, "the name %s is taken by cell %s of page \"%s\"", name,
               c->id ? drawing_show(c->id, id, sizeof id) : "without id",
               drawing_show(d->pages[c->page].name, page, sizeof page));
@@ -104,6 +104,12 @@ static bool look_up(const drawing *d, drawing_node *n, const char *name, int *st
     return true;
 }
 
+/* It names what lies in layers that could not be read. */
+static bool is_unplaced(const drawing *d, const char *name) {
+    int i = find(d, -1, name);
+    return i >= 0 && d->nodes[d->instances[i].node].unplaced;
+}
+
 /* "NAME.1": the name without its output; *out NULL where there is none. */
 static keel_status without_output(drawing *d, const char *name, const char **out, int *output) {
     const char *dot = strrchr(name, '.');
@@ -131,8 +137,9 @@ static keel_status resolve(drawing *d, drawing_node *n, int *steps) {
         return error_set(d->err, KEEL_RANGE, "%s: the refs name tensors of too many layers that are not drawn",
                          d->file);
     }
-    FAULT(d, n->cell, "no tensor of this name is drawn");
     n->bad = true;
+    if (!is_unplaced(d, n->name) && !(name && is_unplaced(d, name)))
+        FAULT(d, n->cell, "no tensor of this name is drawn");
     return KEEL_OK;
 }
 

@@ -4,8 +4,10 @@
  *   drawing_xml.c       bytes → pages and cells (drawing_inflate.c: compressed pages)
  *   drawing_text.c      HTML label → lines of text
  *   drawing_word.c      text → words, shapes, ranges of layers
+ *   drawing_near.c      words with a slip of the pen
  *   drawing_label.c     words of a vertex → its node
  *   drawing_node.c      cells → nodes, each with its layers
+ *   drawing_page.c      which pages are pages of layers
  *   drawing_instance.c  nodes → instances, one a layer; what a ref names
  *   drawing_edge.c      cells → edges between nodes, each with its slot
  *   drawing_input.c     edges → inputs of instances
@@ -39,6 +41,7 @@ typedef struct drawing_range {
 typedef struct drawing_page {
     const char *name; /* "" without */
     drawing_range layers;
+    bool unread; /* the name says layers, and not rightly, or says none where it should */
 } drawing_page;
 
 /* Strings are NULL where the attribute is absent, indices −1. */
@@ -49,8 +52,9 @@ typedef struct drawing_cell {
     int node;
     drawing_range layers; /* of a group */
     bool vertex, edge;
-    bool touched; /* an edge begins or ends here */
-    bool holds;   /* other vertices lie in it */
+    bool begins, ends; /* an edge does so here */
+    bool holds;        /* other vertices lie in it */
+    bool unread;       /* a group whose label says layers, and not rightly */
 } drawing_cell;
 
 /* One word of a label. */
@@ -97,6 +101,7 @@ typedef struct drawing_node {
     bool reported; /* one of its instances has a fault: the others have the same */
     bool excused;  /* who reads it is not known */
     bool prefixed; /* the layers stand in the name */
+    bool unplaced; /* in which layers it lies is not known */
     int n_in, n_out, n_weights, n_attrs;
     const drawing_shape *in, *out;
     drawing_weight *weights;
@@ -160,6 +165,8 @@ typedef struct drawing {
     int model;           /* node, −1 */
     drawing_word *words; /* of the label at hand */
     int n_words, cap_words;
+    bool lost;     /* an edge of layers, or where a node lies, could not be read: which edges close a cycle, too */
+    bool unplaced; /* a node is */
     buf faults;
     int n_faults;
     keel_status fault_status;
@@ -208,7 +215,15 @@ drawing_match drawing_prefix_of(const char *name, drawing_range *out, const char
 keel_status drawing_words(drawing *d, const char *text, const char **name, bool *crowded);
 /* Takes d->words into the node, whose kind is known. */
 keel_status drawing_label(drawing *d, drawing_node *n);
+/* The first of the words (NULL ends them) that the key is a slip of. */
+const char *drawing_near(const char *const *words, const char *key, size_t bytes);
 keel_status drawing_nodes(drawing *d);
+/* Its layers could not be read: neither it nor what depends on it is judged. */
+void drawing_unplace(drawing *d, drawing_node *n);
+/* Sets the layers of every page. */
+void drawing_pages(drawing *d);
+/* Pages that have no layers and were meant to; the nodes are there. */
+keel_status drawing_strange_pages(drawing *d);
 keel_status drawing_instances(drawing *d);
 keel_status drawing_edges(drawing *d);
 keel_status drawing_inputs(drawing *d);
@@ -219,10 +234,17 @@ keel_status drawing_build(drawing *d, graph **out);
 int drawing_source(const drawing *d, int node, int layer);
 bool drawing_meets(drawing_range a, drawing_range b);
 
-/* An op before it is built: ids[i] of its n edges, slots[i] theirs or −1. Sets the slots by shape; NULL, or why not. */
-const char *drawing_fit_slots(const drawing_node *n, const graph *g, const int *ids, int *slots, int count);
-/* Sets the dimensions that w= left out; NULL, or the key of a weight that must state them. */
-const char *drawing_fit_weights(const drawing_node *n, const graph *g, const int *in);
+/* What is said against one op; "" is nothing. */
+typedef struct drawing_complaint {
+    char text[512];
+} drawing_complaint;
+
+/* An op before it is built: ids[i] of its n edges, slots[i] theirs or −1. Sets the slots by shape; where only one way
+ * is left, it is taken unjudged. False: why says why not. */
+bool drawing_fit_slots(const drawing_node *n, const graph *g, const int *ids, int *slots, int count,
+                       drawing_complaint *why);
+/* Sets the dimensions that w= left out. False: why says why not. */
+bool drawing_fit_weights(const drawing_node *n, const graph *g, const int *in, drawing_complaint *why);
 /* Whether what is written agrees with a tensor. */
 bool drawing_agrees(const drawing_shape *s, const graph_tensor *t);
 

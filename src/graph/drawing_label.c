@@ -179,9 +179,15 @@ static void take_collective(label *l, const drawing_word *w) {
     if (!l->n->collective) WRONG(l, "collective=%.40s: expected AR, RS, AG or EP", w->value);
 }
 
+/* A word that is nearly another: a slip, not a note. */
+static void fault_slip(label *l, const drawing_word *w, const char *meant) {
+    WRONG(l, "%.40s= is no word here; did you mean %s=? A note needs another word, or no =", w->key, meant);
+}
+
 static void take_op_word(label *l, const drawing_word *w) {
     const op_desc *desc = l->n->desc;
     const op_attr *a = w->key && !w->slot ? attr_of(desc, w->key) : NULL;
+    const char *slip = w->key && !w->slot ? drawing_slip(desc, w->key, strlen(w->key)) : NULL;
     if (a) {
         take_attr(l, a, w);
     } else if (is_key(w, "in")) {
@@ -194,6 +200,8 @@ static void take_op_word(label *l, const drawing_word *w) {
         take_collective(l, w);
     } else if (w->key && is_attr_elsewhere(w->key)) {
         WRONG(l, "%s has no attribute %s", desc->name, w->key);
+    } else if (slip) {
+        fault_slip(l, w, slip);
     } else {
         take_note(l, w);
     }
@@ -202,6 +210,15 @@ static void take_op_word(label *l, const drawing_word *w) {
 static const char *kind_text(drawing_kind kind) {
     static const char *const text[] = {"op", "model", "const", "cache", "input", "ref"};
     return text[kind];
+}
+
+/* The words of what is no op. */
+static void check_slip(label *l, const drawing_word *w) {
+    static const char *const model[] = {"architecture", "max_position", NULL};
+    static const char *const values[] = {"out", "values", NULL}, *const out[] = {"out", NULL};
+    const char *const *words = l->n->kind == DRAWING_MODEL ? model : l->n->kind == DRAWING_CONST ? values : out;
+    const char *slip = w->key ? drawing_near(words, w->key, strlen(w->key)) : NULL;
+    if (slip) fault_slip(l, w, slip);
 }
 
 static void take_model_word(label *l, const drawing_word *w) {
@@ -215,6 +232,8 @@ static void take_model_word(label *l, const drawing_word *w) {
         }
         if (wrong) WRONG(l, "max_position=%.40s %s", w->value, wrong);
         l->n->max_position = wrong ? 0 : (int64_t)positions;
+    } else {
+        check_slip(l, w);
     }
 }
 
@@ -237,6 +256,8 @@ static void take_word(label *l, const drawing_word *w) {
         l->values = w->value;
     } else if (is_op_word(w)) {
         WRONG(l, "kind=%s has no %s=", kind_text(kind), w->key);
+    } else {
+        check_slip(l, w);
     }
 }
 

@@ -30,8 +30,8 @@ static keel_status link_page(drawing *d, names *ids, int from, int to) {
         if (!c->edge) continue;
         c->source = find_cell(ids, c->source_id);
         c->target = find_cell(ids, c->target_id);
-        if (c->source >= 0) d->cells[c->source].touched = true;
-        if (c->target >= 0) d->cells[c->target].touched = true;
+        if (c->source >= 0) d->cells[c->source].begins = true;
+        if (c->target >= 0) d->cells[c->target].ends = true;
     }
     return KEEL_OK;
 }
@@ -65,6 +65,11 @@ static bool says_something(const drawing *d) {
     return false;
 }
 
+/* What edges do at a vertex that takes none. */
+static const char *edge_does(const drawing_cell *c) {
+    return c->begins && c->ends ? "edges begin and end" : c->begins ? "an edge begins" : "an edge ends";
+}
+
 /* A vertex without kind=: a group of a layer, or decoration. */
 static void plain_vertex(drawing *d, int cell, const char *text) {
     drawing_cell *c = &d->cells[cell];
@@ -77,10 +82,11 @@ static void plain_vertex(drawing *d, int cell, const char *text) {
     if (m == DRAWING_MALFORMED)
         FAULT(d, cell, "a group of layers is called l3 or l{0-29}, numbers below %d", DRAWING_LAYERS);
     if (m == DRAWING_YES) c->layers = layers;
-    if (c->touched && (m != DRAWING_NO || c->holds)) {
-        FAULT(d, cell, "an edge ends at this group; edges go from op to op");
-    } else if (c->touched) {
-        FAULT(d, cell, "an edge ends here, but the label has no kind=");
+    c->unread = m == DRAWING_MALFORMED;
+    if ((c->begins || c->ends) && (m != DRAWING_NO || c->holds)) {
+        FAULT(d, cell, "%s at this group; edges go from op to op", edge_does(c));
+    } else if (c->begins || c->ends) {
+        FAULT(d, cell, "%s here, but the label has no kind=", edge_does(c));
     } else if (says_something(d)) {
         FAULT(d, cell, "kind= is missing");
     }
@@ -145,7 +151,8 @@ static void check_name(drawing *d, drawing_node *n, bool crowded) {
 }
 
 static void set_model(drawing *d, int node) {
-    if (d->cells[d->nodes[node].cell].touched) FAULT(d, d->nodes[node].cell, "an edge ends at the model vertex");
+    const drawing_cell *c = &d->cells[d->nodes[node].cell];
+    if (c->begins || c->ends) FAULT(d, d->nodes[node].cell, "%s at the model vertex", edge_does(c));
     if (d->model >= 0) FAULT(d, d->nodes[node].cell, "a second kind=model; a drawing has one");
     d->model = node;
 }
@@ -188,55 +195,49 @@ static void join_layers(drawing *d, drawing_node *n, drawing_range r, const char
     show_range(n->layers, mine, sizeof mine);
     show_range(r, other, sizeof other);
     FAULT(d, n->cell, "it is in %s, but %s says %s", mine, place, other);
-    n->bad = true;
+    n->bad = d->lost = true;
 }
+
+void drawing_unplace(drawing *d, drawing_node *n) { n->bad = n->unplaced = d->unplaced = d->lost = true; }
 
 /* The name's own prefix, the groups around, the page: what they say must be one. */
 static void set_layers(drawing *d, drawing_node *n) {
     const char *rest;
-    drawing_range own;
-    if (n->kind == DRAWING_MODEL || !n->name) return;
-    drawing_match m = drawing_prefix_of(n->name, &own, &rest);
+    if (n->kind == DRAWING_MODEL) return;
+    drawing_match m = n->name ? drawing_prefix_of(n->name, &n->layers, &rest) : DRAWING_NO;
     if (m == DRAWING_MALFORMED) {
         FAULT(d, n->cell, "expected l3.NAME or l{0-29}.NAME, from a lower layer to a higher one below %d",
               DRAWING_LAYERS);
-        n->bad = true;
+        drawing_unplace(d, n);
         return;
     }
     n->prefixed = m == DRAWING_YES;
-    n->name = rest;
-    n->layers = own;
+    if (n->name) n->name = rest;
     if (n->kind == DRAWING_REF && n->prefixed) return; /* it may name a tensor of other layers */
     int depth = 0, p = d->cells[n->cell].parent;
-    for (; p >= 0 && depth < DEPTH_MAX; depth++, p = d->cells[p].parent)
+    bool unread = d->pages[d->cells[n->cell].page].unread;
+    for (; p >= 0 && depth < DEPTH_MAX; depth++, p = d->cells[p].parent) {
         join_layers(d, n, d->cells[p].layers, "its group");
+        unread |= d->cells[p].unread;
+    }
     if (p >= 0) {
         FAULT(d, n->cell, "groups lie in each other more than %d deep", DEPTH_MAX);
         n->bad = true;
     }
     join_layers(d, n, d->pages[d->cells[n->cell].page].layers, "its page");
-}
-
-static void page_layers(drawing *d) {
-    for (int i = 0; i < d->n_pages; i++) {
-        drawing_page *p = &d->pages[i];
-        char shown[64];
-        if (drawing_layers_of(p->name, &p->layers) != DRAWING_MALFORMED) continue;
-        FAULT(d, -1, "page \"%s\": a page of layers is called layer*30 or layer{4-29}, numbers below %d",
-              drawing_show(p->name, shown, sizeof shown), DRAWING_LAYERS);
-    }
+    if (unread && n->layers.first < 0 && n->kind != DRAWING_REF) drawing_unplace(d, n);
 }
 
 keel_status drawing_nodes(drawing *d) {
     d->model = -1;
     for (int i = 0; i < d->n_cells; i++) d->cells[i].layers = (drawing_range){-1, -1};
     KEEL_TRY(link_cells(d));
-    page_layers(d);
+    drawing_pages(d);
     for (int i = 0; i < d->n_cells; i++) {
         const drawing_cell *c = &d->cells[i];
         bool edge_label = c->parent >= 0 && d->cells[c->parent].edge;
         if (c->vertex && !c->edge && !edge_label) KEEL_TRY(vertex(d, i));
     }
     for (int i = 0; i < d->n_nodes; i++) set_layers(d, &d->nodes[i]);
-    return KEEL_OK;
+    return drawing_strange_pages(d);
 }

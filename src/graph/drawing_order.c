@@ -157,6 +157,7 @@ static int shortest(sorter *s, int start, int *from, int *distance, int *steps) 
     return 0;
 }
 
+/* Between layers an edge that could not be read may be the one that makes a carry of another. */
 static keel_status fault_cycle(drawing *d, int start, const int *from, int length) {
     buf text = {0};
     int *way = arena_array(&d->arena, (size_t)length + 1, sizeof *way);
@@ -167,8 +168,8 @@ static keel_status fault_cycle(drawing *d, int start, const int *from, int lengt
         if (i < CYCLE_NAMES || i + 1 >= length)
             buf_printf(&text, "%s%.40s", i ? " -> " : "", d->instances[way[i]].name);
     }
-    bool failed = text.failed;
-    if (!failed) {
+    bool failed = text.failed, judged = !d->lost || d->instances[start].layer < 0;
+    if (!failed && judged) {
         FAULT(d, d->nodes[d->instances[start].node].cell, "ops wait for each other: %s; turn or cut an edge%s",
               (const char *)text.data,
               d->instances[start].layer >= 0 ? ", or name the slot of an edge between layers" : "");

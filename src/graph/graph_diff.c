@@ -104,6 +104,11 @@ static void compare_weights(differ *d, const graph_op *x, const graph_op *y) {
     }
 }
 
+/* What is left at its default is what is written so. */
+static bool means_the_same(const graph_op *x, const graph_op *y, const op_attr *a) {
+    return x->desc == y->desc && op_attr_meant(x, a) == op_attr_meant(y, a);
+}
+
 static void text_attr(char out[GRAPH_TEXT_BYTES], const graph_op *op, const char *name) {
     const graph_attr *a = graph_attr_set(op, name);
     out[0] = '\0';
@@ -115,6 +120,7 @@ static void compare_attrs(differ *d, const graph_op *x, const graph_op *y) {
     for (int k = 0; k < (x->desc == y->desc ? 1 : 2); k++) {
         for (int i = 0; i < OP_ATTRS && descs[k]->attrs[i].name; i++) {
             const char *name = descs[k]->attrs[i].name;
+            if (means_the_same(x, y, &descs[k]->attrs[i])) continue;
             char a[GRAPH_TEXT_BYTES], b[GRAPH_TEXT_BYTES];
             text_attr(a, x, name);
             text_attr(b, y, name);

@@ -172,13 +172,13 @@ static void put_head(buf *out, const graph *g) {
     buf_printf(out, ", hidden %lld, vocabulary %lld", (long long)g->hidden, (long long)g->vocab);
     if (g->max_position) buf_printf(out, ", positions %lld", (long long)g->max_position);
     if (g->tp > 1) buf_printf(out, "; rank %u of %u, EP %u", g->rank, g->tp, g->ep);
-    buf_printf(out, "\n%d ops, %d weights, %.4g %s parameters; ends in %s\n\n", g->n_ops, n_weights,
+    buf_printf(out, "\n%d ops, %d weights, %.4g%s parameters; ends in %s\n\n", g->n_ops, n_weights,
                n < 1e6   ? n
                : n < 1e9 ? n / 1e6
                          : n / 1e9,
                n < 1e6   ? ""
-               : n < 1e9 ? "million"
-                         : "billion",
+               : n < 1e9 ? " million"
+                         : " billion",
                g->sampling ? "sample"
                : g->logits ? "argmax"
                            : "no op that picks a token");

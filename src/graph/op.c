@@ -11,6 +11,11 @@ const op_desc *op_find(const char *name) {
     return NULL;
 }
 
+double op_attr_meant(const graph_op *op, const op_attr *a) {
+    double value = graph_attr_of(op, a->name);
+    return value == a->fallback && a->meaning ? a->meaning(op) : value;
+}
+
 unsigned op_code(const op_desc *op) {
     unsigned i = 0;
     while (i < op_registry_count && op_registry[i] != op) i++;

@@ -15,6 +15,8 @@ typedef struct op_attr {
     double fallback; /* value when not set */
     const char *doc; /* meaning, unit */
     bool per_rank;   /* counts what is sharded when input 0 is: a rank has 1/W of it (q_heads) */
+    /* What the fallback stands for where the op tells it; NULL: itself. */
+    double (*meaning)(const graph_op *op);
 } op_attr;
 
 /* One launchable step of an op. Most ops have one; attention has split and merge, argmax partial and reduce. */
@@ -64,6 +66,8 @@ extern const op_desc *const op_registry[];
 extern const unsigned op_registry_count;
 /* NULL when unknown. */
 const op_desc *op_find(const char *name);
+/* What an attribute comes to: as set, or its fallback, or what that stands for. */
+double op_attr_meant(const graph_op *op, const op_attr *a);
 /* Index in the registry. */
 unsigned op_code(const op_desc *op);
 int op_n_phases(const op_desc *op);

@@ -42,7 +42,8 @@ expect 0 graph diff first.drawio compressed.drawio
 [ ! -s out ] || wrong "the compressed drawing differs"
 
 # Exit statuses, which the page does not show.
-expect 1 graph diff first.drawio tests/golden/tiny-qwen3
+expect 0 graph diff first.drawio tests/golden/tiny-qwen3
+expect 1 graph diff flat.drawio tests/golden/tiny-qwen3
 for drawing in oops no-slot; do expect 2 graph import $drawing.drawio -o x.json; done
 expect 2 run no-key.drawio --weights tests/golden/tiny-qwen3 --tokens 67
 absent x.json

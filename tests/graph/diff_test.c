@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What two graphs differ in: lines against lines written by hand; and no difference means equal canonical text, over
- * random changes of that text. */
+/* What two graphs differ in: lines against lines written by hand; and no difference means equal canonical text (but for
+ * defaults), over random changes of that text. */
 #include "graph/graph_diff.h"
 
 #include <setjmp.h>
@@ -154,6 +154,37 @@ static void test_equal_means_equal(void **state) {
     graph_close(a);
 }
 
+/* An attribute left at its default is the same as one that is written so; the texts stay what they are. */
+static void test_defaults(void **state) {
+    static const struct {
+        const char *from, *to, *expected;
+    } cases[] = {
+        {"\"attention_factor\": 1", "", ""},
+        {"\"attention_factor\": 1", "\"attention_factor\": 2", "~ op rope: attention_factor 1 -> 2\n"},
+        {", \"scale\": 0.25", "", ""},
+        {"\"scale\": 0.25", "\"scale\": 0", ""},
+        {"\"scale\": 0.25", "\"scale\": 0.5", "~ op l0.attn: scale 0.25 -> 0.5\n"},
+    };
+    (void)state;
+    graph *g = case_geometry("tiny-llama", -1, false);
+    char *text = case_json(g);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *other = changed(text, "{", cases[i].from, cases[i].to);
+        graph *b = read_text(other);
+        size_t n = 0;
+        char *lines = differences(g, b, &n), *again = case_json(b);
+        assert_string_equal(lines, cases[i].expected);
+        assert_int_equal(n, *cases[i].expected != '\0');
+        assert_string_equal(again, other);
+        keel_free(lines);
+        keel_free(again);
+        keel_free(other);
+        graph_close(b);
+    }
+    keel_free(text);
+    graph_close(g);
+}
+
 /* Two ops that do not read each other may change places: another order of execution. */
 static void test_order(void **state) {
     (void)state;
@@ -180,6 +211,7 @@ static void test_order(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_lines), cmocka_unit_test(test_alone),
-                                       cmocka_unit_test(test_order), cmocka_unit_test(test_equal_means_equal)};
+                                       cmocka_unit_test(test_defaults), cmocka_unit_test(test_order),
+                                       cmocka_unit_test(test_equal_means_equal)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,7 +83,7 @@ static void kinds_and_names(void **state) {
     graph_close(drawn(SMALL));
     REFUSED(UNSUPPORTED, BETWEEN("y&#10;kind=linaer"), "page \"main\", cell x, \"y\": kind=linaer is unknown",
             "rmsnorm", "const");
-    WRONG(BETWEEN("y&#10;w=A[16,16]"), "cell x, \"y\": an edge ends here, but the label has no kind=");
+    WRONG(BETWEEN("y&#10;w=A[16,16]"), "cell x, \"y\": edges begin and end here, but the label has no kind=");
     WRONG(SMALL V("z", "lost&#10;w=A[16,16]"), "cell z, \"lost\": kind= is missing");
     WRONG(BETWEEN("kind=linear w=A[16,16]"), "cell x", "the first line must be the name");
     WRONG(BETWEEN("my op&#10;kind=linear w=A[16,16]"), "cell x, \"my op\": the first line must be the name alone");
@@ -167,13 +167,23 @@ static void constants_caches_inputs(void **state) {
 static void edges(void **state) {
     (void)state;
     WRONG(SMALL "<mxCell id=\"q\" edge=\"1\" parent=\"1\" source=\"e\"/>",
-          "page \"main\", cell q: the edge has no target");
-    WRONG(SMALL "<mxCell id=\"q\" edge=\"1\" parent=\"1\" target=\"n\"/>", "cell q: the edge has no source");
-    WRONG(SMALL E("q", "gone", "n", ""), "cell q: its source, cell gone, is not on this page");
+          "page \"main\", cell q: the edge has no target (it begins at embed); connect both of its ends");
+    WRONG(SMALL "<mxCell id=\"q\" edge=\"1\" parent=\"1\" target=\"n\"/>",
+          "cell q: the edge has no source (it ends at norm); connect both of its ends");
+    WRONG(SMALL V("t", "a note&#10;below") "<mxCell id=\"q\" edge=\"1\" parent=\"1\" source=\"t\"/>",
+          "cell q: the edge has no target (it begins at a note); connect");
+    WRONG(SMALL "<mxCell id=\"q\" edge=\"1\" parent=\"1\"/>", "cell q: the edge has no source; connect",
+          "cell q: the edge has no target; connect");
+    WRONG(SMALL E("q", "gone", "n", ""), "cell q: its source, cell gone, is not on this page (it ends at norm)");
     WRONG(SMALL E("q", "en", "n", ""), "cell q: its source, cell en, is no vertex");
     WRONG(SMALL V("t", "a note") E("q", "t", "n", ""),
-          "cell t, \"a note\": an edge ends here, but the label has no kind=");
-    WRONG(SMALL E("q", "e", "n", "head"), "cell q, \"head\": the label says head, but the edge begins at embed");
+          "x.drawio: page \"main\", cell t, \"a note\": an edge begins here, but the label has no kind=");
+    WRONG(SMALL V("t", "a note") E("q", "e", "t", ""),
+          "x.drawio: page \"main\", cell t, \"a note\": an edge ends here, but the label has no kind=");
+    WRONG(SMALL V("t", "l3") E("q", "t", "n", ""), "cell t, \"l3\": an edge begins at this group; edges go from op");
+    WRONG(SMALL V("m", "kind=model") E("q", "m", "n", ""), "cell m", ": an edge begins at the model vertex");
+    WRONG(SMALL E("q", "e", "n", "head"),
+          "cell q, \"head\": the label says head, but the edge begins at embed, and rmsnorm has no slot head: x");
     WRONG(SMALL E("q", "e", "n", "embed &#8594; y"), "rmsnorm has no slot \"y\"; it has: x");
     WRONG(SMALL E("q", "a", "n", ""), "cell q: the edge begins at pick, and argmax has no output");
     WRONG(SMALL E("q", "n", "e", ""), "the edge ends at embed, and embedding has no inputs");
@@ -194,7 +204,10 @@ static void slots_by_shape(void **state) {
     WRONG(OTHER PAIR("y&#10;kind=linear_residual w=A[16,16]", E("p", "e", "x", "") E("q", "o", "x", "")),
           "cell x, \"y\": its edges fit more than one slot; name it in their labels");
     WRONG(PAIR("y&#10;kind=linear_residual w=A[24,24]", E("p", "e", "x", "") E("q", "e", "x", "")),
-          "no slot fits the shapes of its edges");
+          "x.drawio: page \"main\", cell x, \"y\": input embed is [M, 16] but weight A is [24, 24]");
+    WRONG(V("d", "down&#10;kind=linear w=D[8,16]") PAIR("y&#10;kind=linear_residual w=A[24,24]",
+                                                        E("p", "e", "x", "") E("q", "d", "x", "") E("r", "e", "d", "")),
+          "cell x, \"y\": no slot fits the shapes of its edges; name it in their labels");
     graph_close(drawn(PAIR("y&#10;kind=linear_residual w=A[16,16]", E("p", "e", "x", "") E("q", "e", "x", ""))));
     for (int turn = 0; turn < 2; turn++) {
         graph *g = drawn(turn ? OTHER EMBED V("d", "down&#10;kind=linear w=D[8,16]")
@@ -352,6 +365,94 @@ static void a_slot_may_stay_empty(void **state) {
     graph_close(g);
 }
 
+/* ---- one cause, one line --------------------------------------------------------------------------------- */
+
+/* A layer, twice: a reads the layer before and feeds p and c, c feeds p, p feeds z. Behind it the tail. `x.drawio:
+ * page` begins a message of one fault only. */
+#define LAYER_BOXES(p) STEP("1", "s", "l{0-1}.a") STEP("1", "c", "l{0-1}.c") V("p", p) STEP("1", "z", "l{0-1}.z")
+#define INTO_LAYER E("i1", "e", "s", "") E("i2", "z", "s", "")
+#define IN_LAYER(slot) E("i3", "s", "c", "") E("i4", "s", "p", slot) E("i5", "c", "p", "b")
+#define OUT_OF_LAYER E("i6", "p", "z", "") E("i7", "z", "n", "")
+#define ADD "l{0-1}.p&#10;kind=add"
+#define ONE(place, text) "x.drawio: page \"main\", cell " place ": " text
+
+static void follow_on_faults(void **state) {
+    (void)state;
+    graph_close(drawn(EMBED FROM_NORM LAYER_BOXES(ADD) INTO_LAYER IN_LAYER("a") OUT_OF_LAYER));
+    WRONG(EMBED FROM_NORM LAYER_BOXES(ADD) INTO_LAYER IN_LAYER("b") OUT_OF_LAYER,
+          ONE("p, \"l{0-1}.p\"", "two edges fill the slot b of l0.p: from a and c"));
+    /* The cycle that makes z -> a a carry: an op on it, an edge of it. */
+    WRONG(EMBED FROM_NORM LAYER_BOXES(ADD " w:qnorm=Q") INTO_LAYER IN_LAYER("a") OUT_OF_LAYER,
+          ONE("p, \"l{0-1}.p\"", "add takes 0 weights"));
+    WRONG(GROUP("g", "l{0-1}") EMBED FROM_NORM STEP("g", "s", "a") STEP("g", "c", "c") IN("g", "p", "kind=add")
+              STEP("g", "z", "z") INTO_LAYER IN_LAYER("a") OUT_OF_LAYER,
+          ONE("p, \"kind=add\"", "the first line must be the name"));
+    WRONG(EMBED FROM_NORM LAYER_BOXES(ADD) INTO_LAYER IN_LAYER("a") E("i6", "p", "z", "y") E("i7", "z", "n", ""),
+          ONE("i6, \"y\"", "the label says y, but the edge begins at p"));
+    WRONG(EMBED FROM_NORM LAYER_BOXES("p") INTO_LAYER IN_LAYER("a") OUT_OF_LAYER,
+          ONE("p, \"p\"", "edges begin and end here, but the label has no kind="));
+    /* And what makes it one from the outside. */
+    WRONG(EMBED FROM_NORM LAYER_BOXES(ADD) V("r", "l{0-1}.gone&#10;kind=ref") E("i1", "r", "s", "")
+              E("i2", "z", "s", "") E("i3", "e", "c", "") E("i4", "s", "p", "a") E("i5", "c", "p", "b") OUT_OF_LAYER,
+          ONE("r, \"l{0-1}.gone\"", "no tensor of this name is drawn"));
+    WRONG(EMBED FROM_NORM LAYER_BOXES(ADD) "<mxCell id=\"i1\" edge=\"1\" source=\"e\"/>" E("i2", "z", "s", "")
+              IN_LAYER("a") OUT_OF_LAYER,
+          ONE("i1", "the edge has no target (it begins at embed); connect both of its ends"));
+    WRONG(PAIR("y&#10;kind=add", E("p", "e", "x", "a") E("q", "r", "x", "b")) V("r", "nowhere&#10;kind=ref"),
+          ONE("r, \"nowhere\"", "no tensor of this name is drawn"));
+}
+
+static void pages_that_are_none(void **state) {
+    (void)state;
+#define TEMPLATE(page, ref, x)                                                                                         \
+    EMBED FROM_NORM V("r", ref "&#10;kind=ref") E("q", "r", "n", "") PAGE(                                             \
+        page, STEP("1", "w", "v") STEP("1", "x", x) V("r", "embed&#10;kind=ref") V("c", "k&#10;kind=const values=1 2") \
+                  E("p1", "r", "w", "") E("p2", "x", "w", "") E("p3", "w", "x", ""))
+#define NO_PAGE(page) "x.drawio: page \"" page "\" is no page of layers, but its keys have {i}; name it "
+    WRONG(TEMPLATE("Page-2", "l{0-1}.y", "y"), NO_PAGE("Page-2") "layer*2");
+    WRONG(TEMPLATE("layer x 4", "l3.y", "y"), NO_PAGE("layer x 4") "layer*4");
+    WRONG(TEMPLATE("Page-2", "l{2-4}.y", "y"), NO_PAGE("Page-2") "layer{2-4}");
+    WRONG(TEMPLATE("Page-2", "y", "y"), NO_PAGE("Page-2") "layer*N, N the number of layers");
+    WRONG(TEMPLATE("layer*0", "l{0-1}.y", "y"), "x.drawio: page \"layer*0\": a page of layers is called layer*30");
+    WRONG(TEMPLATE("layer*0", "l{0-1}.z", "y"), "x.drawio: 2 faults", "cell r, \"l{0-1}.z\": no tensor of this name");
+    WRONG(TEMPLATE("layer{0-1}", "l{0-1}.y", "l{5-2}.y"), "cell x, \"l{5-2}.y\": expected l3.NAME or l{0-29}.NAME");
+    WRONG(GROUP("g", "layer{5-2}") EMBED STEP("g", "x", "y") FROM_NORM E("p1", "e", "x", "") E("p2", "x", "n", ""),
+          ONE("g, \"layer{5-2}\"", "a group of layers is called"));
+}
+
+/* The rule's own words, where all edges have a slot or only one is left. */
+static void the_rule_refuses(void **state) {
+    (void)state;
+#define ROPED(q, dims, freqs, weight)                                                                                  \
+    EMBED V("x", "y&#10;kind=attention q_heads=" q " kv_heads=1 head_dim=16 " weight)                                  \
+        V("ck", "ck&#10;kind=cache out=" dims) CACHE("cv") FROM_EMBED FROM_CACHES FROM_NORM E("p6", "x", "n", "")      \
+            V("f", "f&#10;kind=const values=" freqs) V("r", "rope&#10;kind=rope_table") E("p7", "f", "r", "")          \
+                E("p8", "r", "x", "rope")
+    graph_close(drawn(ROPED("1", "[1,16]", "1 2 3 4", "w:q_norm=Q w:k_norm=K")));
+    WRONG(ROPED("2", "[1,16]", "1 2 3 4", ""), ONE("x, \"y\"", "input 0 (q) must be [M, 32]"));
+    WRONG(ROPED("2", "[1,16]", "1 2 3 4", "w:q_norm=Q"), ONE("x, \"y\"", "input 0 (q) must be [M, 32]"));
+    WRONG(ROPED("1", "[2,16]", "1 2 3 4", "w:q_norm=Q"), ONE("x, \"y\"", "inputs 4 and 5 must be two caches [1, 16]"));
+    WRONG(ROPED("1", "[1,16]", "1 2 3 4 5 6 7 8 9", ""), ONE("x, \"y\"", "input 3 (rope table) must be"));
+    WRONG(EMBED FROM_NORM V("x", "y&#10;kind=add") V("z", "z&#10;kind=rmsnorm w=Z eps=0") E("p", "e", "x", "a")
+              E("q", "z", "x", "b") E("r", "x", "n", ""),
+          ONE("z, \"z\"", "no edge fills its slot x"));
+}
+
+static void slips(void **state) {
+    (void)state;
+    WRONG(BETWEEN("y&#10;kind=rmsnorm w=A[16] esp=1e-6"), "cell x, \"y\": esp= is no word here; did you mean eps=?");
+    WRONG(BETWEEN("y&#10;kind=rmsnorm w=A[16] eps=0 logitrow=1"), "did you mean logit_rows=?");
+    WRONG(BETWEEN("y&#10;kind=linear w=A[16,16] shar=col"), "shar= is no word here; did you mean shard=?");
+    WRONG(BETWEEN("y&#10;kind=linear w=A[16,16] colective=AR"), "did you mean collective=?");
+    WRONG(BETWEEN("y&#10;kind=linear w=A[16,16] Otu=[M,16]"), "otu= is no word here; did you mean out=?");
+    WRONG(SMALL V("m", "kind=model architectur=X"), "cell m", "did you mean architecture=?");
+    WRONG(ROPE(V("c", "f&#10;kind=const value=1 2")), "cell c, \"f\": value= is no word here; did you mean values=?");
+    WRONG(SMALL V("c", "f&#10;kind=cache ou=[2,8]act"), "cell c, \"f\": ou= is no word here; did you mean out=?");
+    graph *g = drawn(BETWEEN("y&#10;kind=linear w=A[16,16] shar stage=2 i=3 wx=4 colouring=blue eps:2=1"));
+    assert_string_equal(g->ops[2].notes, "shar stage=2 i=3 wx=4 colouring=blue eps:2=1");
+    graph_close(g);
+}
+
 /* ---- odd but right --------------------------------------------------------------------------------------- */
 
 static void odd_labels(void **state) {
@@ -498,6 +599,10 @@ int main(void) {
         cmocka_unit_test(layers_stay_together),
         cmocka_unit_test(pages_and_groups_agree),
         cmocka_unit_test(a_slot_may_stay_empty),
+        cmocka_unit_test(follow_on_faults),
+        cmocka_unit_test(pages_that_are_none),
+        cmocka_unit_test(the_rule_refuses),
+        cmocka_unit_test(slips),
         cmocka_unit_test(spaces_in_labels),
         cmocka_unit_test(odd_labels),
         cmocka_unit_test(weights_keep_their_dtype),

@@ -53,12 +53,18 @@ static keel_status reread(const plan *p, plan **out, keel_error *err) {
     return s;
 }
 
-static void count(suite *s, suite_tally *t, const suite_job *job, const plan *mutant, uint32_t rank, uint64_t seed,
-                  const char *what) {
+/* A mutated job: one rank's plan, or those of all ranks in the same way. */
+typedef struct mutant {
+    plan *ranks[SUITE_RANKS]; /* as read again; NULL: as it was */
+    uint64_t seed;
+    char where[24], what[WHAT_BYTES];
+} mutant;
+
+static void count(suite *s, suite_tally *t, const suite_job *job, const mutant *m) {
     const plan *ranks[SUITE_RANKS];
     keel_error err = KEEL_ERROR_INITIALIZER;
     oracle_result r;
-    for (uint32_t k = 0; k < job->n; k++) ranks[k] = k == rank ? mutant : job->ranks[k];
+    for (uint32_t k = 0; k < job->n; k++) ranks[k] = m->ranks[k] ? m->ranks[k] : job->ranks[k];
     uint32_t verdict = judge(s, job, ranks, &r);
     bool accepted = plan_prove(ranks, job->n, NULL, &err) == KEEL_OK, harmful = verdict != ORACLE_OK;
     if (verdict <= ORACLE_VERDICTS) t->verdicts[verdict]++;
@@ -68,64 +74,69 @@ static void count(suite *s, suite_tally *t, const suite_job *job, const plan *mu
     t->harmless_refused += !harmful && !accepted;
     t->false_accepts += harmful && accepted;
     const char *says = verdict == STATE ? "STATE" : oracle_verdict_name((oracle_verdict)verdict);
+    const char *why = harmful ? r.what : accepted ? "" : err.detail;
     if (harmful && accepted && s->false_accepts) {
-        fprintf(s->false_accepts, "%s | %s --kind %s --seed %llu --rank %u | %s | %s (schedule %u): %s\n", job->name,
-                s->program, t->kind, (unsigned long long)seed, rank, what, says, r.schedule, r.what);
+        fprintf(s->false_accepts, "%s%s | %s --kind %s --seed %llu | %s | %s (schedule %u): %s\n", job->name, m->where,
+                s->program, t->kind, (unsigned long long)m->seed, m->what, says, r.schedule, r.what);
         fflush(s->false_accepts);
     }
-    if (s->show) {
-        printf("%-28s %-18s %6llu  %-9s %-8s %s%s%s\n", job->name, t->kind, (unsigned long long)seed, says,
-               accepted ? "ACCEPTED" : "refused", what,
-               harmful    ? " | "
-               : accepted ? ""
-                          : " | ",
-               harmful    ? r.what
-               : accepted ? ""
-                          : err.detail);
-    }
+    if (s->show)
+        printf("%s%s: %s %llu: %s: %s: %s%s%s\n", job->name, m->where, t->kind, (unsigned long long)m->seed, says,
+               accepted ? "ACCEPTED" : "refused", m->what, *why ? " | " : "", why);
 }
 
 /* More mutations on top of the first, of any kinds, each seeded by its number; those that find no place are left out.
  */
-static void mutate_further(const suite *s, plan **mutant, uint64_t seed, char what[WHAT_BYTES]) {
+static void mutate_further(const suite *s, plan **p, uint64_t seed, char what[WHAT_BYTES]) {
     size_t kinds = 0;
     while (mutate_kind(kinds, NULL)) kinds++;
     for (uint32_t i = 1; i < s->depth; i++) {
         uint64_t mixed = (seed + i * 0x9e3779b97f4a7c15ull) * 0xbf58476d1ce4e5b9ull;
         char more[MUTATE_WHAT_BYTES];
         plan *next = NULL;
-        if (plan_mutate(*mutant, mutate_kind((mixed >> 40) % kinds, NULL), mixed, &next, more, NULL) != KEEL_OK)
-            continue;
+        if (plan_mutate(*p, mutate_kind((mixed >> 40) % kinds, NULL), mixed, &next, more, NULL) != KEEL_OK) continue;
         size_t n = strlen(what);
         if (n + sizeof more + 2 < WHAT_BYTES) snprintf(what + n, sizeof more + 2, "; %s", more);
-        plan_close(*mutant);
-        *mutant = next;
+        plan_close(*p);
+        *p = next;
     }
 }
 
-/* One mutant, of the first seed from `seed` on with which some job offers a place: the job is chosen by the seed. */
+/* KEEL_RANGE: no place for it. KEEL_OK with *out NULL: reading refuses it, err says why. */
+static keel_status mutate_rank(const suite *s, const char *kind, const plan *p, mutant *m, plan **out,
+                               keel_error *err) {
+    plan *made = NULL;
+    KEEL_TRY(plan_mutate(p, kind, m->seed, &made, m->what, err));
+    mutate_further(s, &made, m->seed, m->what);
+    (void)reread(made, out, err);
+    plan_close(made);
+    return KEEL_OK;
+}
+
+/* One mutant, of the first seed from `seed` on with which some job offers a place: the job, and whether one rank or all
+ * of them, are chosen by the seed. */
 static bool one_mutant(suite *s, suite_tally *t, uint64_t *seed) {
-    char what[WHAT_BYTES];
-    for (int tries = 0; tries < SEEDS_A_MUTANT; tries++, ++*seed) {
+    for (int tries = 0; tries < SEEDS_A_MUTANT; tries++) {
         keel_error err = KEEL_ERROR_INITIALIZER;
-        const suite_job *job = &s->jobs[*seed % s->n_jobs];
-        uint32_t rank = (uint32_t)(*seed / s->n_jobs) % job->n;
-        plan *mutant = NULL, *read = NULL;
-        if (plan_mutate(job->ranks[rank], t->kind, *seed, &mutant, what, &err) != KEEL_OK) continue;
-        mutate_further(s, &mutant, *seed, what);
-        t->mutants++;
-        if (reread(mutant, &read, &err) != KEEL_OK) {
-            t->unread++;
-            if (s->show)
-                printf("%-28s %-18s %6llu  unread: %s | %s\n", job->name, t->kind, (unsigned long long)*seed, what,
-                       err.detail);
-        } else {
-            count(s, t, job, read, rank, *seed, what);
+        mutant m = {.seed = (*seed)++};
+        const suite_job *job = &s->jobs[m.seed % s->n_jobs];
+        uint32_t which = (uint32_t)(m.seed / s->n_jobs) % (job->n + 1), made = 0;
+        bool read = true;
+        for (uint32_t k = 0; k < job->n && read; k++) {
+            if (job->n > 1 && which < job->n && which != k) continue;
+            if (mutate_rank(s, t->kind, job->ranks[k], &m, &m.ranks[k], &err) != KEEL_OK) continue;
+            made++;
+            read = m.ranks[k] != NULL;
         }
-        plan_close(read);
-        plan_close(mutant);
-        ++*seed;
-        return true;
+        if (job->n > 1) snprintf(m.where, sizeof m.where, which < job->n ? " rank %u" : " all %u ranks", which);
+        t->mutants += made > 0;
+        t->unread += made > 0 && !read;
+        if (made && read) count(s, t, job, &m);
+        if (made && !read && s->show)
+            printf("%s%s: %s %llu: unread: %s | %s\n", job->name, m.where, t->kind, (unsigned long long)m.seed, m.what,
+                   err.detail);
+        for (uint32_t k = 0; k < job->n; k++) plan_close(m.ranks[k]);
+        if (made) return true;
     }
     return false;
 }
