@@ -43,7 +43,11 @@ static void tile(tiler *t, const graph *g, const graph_op *op) {
 }
 
 static void partial_task(tiler *t, const graph_op *op, const op_task *k) {
+    const argmax_params *p = tiler_params_of(t);
     uint64_t width = k->hi - (uint64_t)k->lo;
+    uint32_t lo, hi;
+    tiler_bounds(p->vocab, GRAIN, p->tiles, k->aux, &lo, &hi);
+    if (k->aux >= p->tiles || k->lo != lo || k->hi != hi) tiler_refuse(t, "a tile other than number aux of the logits");
     tiler_read(t, op->in[0], k->lo, k->hi);
     tiler_write(t, tiler_scratch_of(t, 0), k->aux, (int64_t)k->aux + 1);
     tiler_state(t, false); /* is a token wanted? */
