@@ -27,12 +27,15 @@ typedef struct question {
     graph g;
     graph_tensor tensors[1 + GRAPH_IN + GRAPH_WEIGHTS];
     graph_op op;
+    keel_error err;            /* scratch */
     int refusals;              /* of the rule; −1: they differ, or something else refused */
     drawing_complaint refusal; /* the one that they are */
 } question;
 
 static void ask_about(question *q, const drawing_node *n) {
-    *q = (question){.n = n, .op = {.desc = n->desc, .name = n->name, .layer = n->layers.first, .notes = ""}};
+    *q = (question){.n = n,
+                    .err = KEEL_ERROR_INITIALIZER,
+                    .op = {.desc = n->desc, .name = n->name, .layer = n->layers.first, .notes = ""}};
     q->g.tp = q->g.ep = 1;
     q->tensors[0] = (graph_tensor){.name = "none", .producer = -1};
     q->op.n_attrs = n->n_attrs;
@@ -83,9 +86,8 @@ static bool accepts(question *q) {
         refuse(q, NULL);
         return false;
     }
-    keel_error err = KEEL_ERROR_INITIALIZER;
-    if (n->desc->infer(&q->g, &q->op, out, &err) != KEEL_OK) {
-        refuse(q, err.detail);
+    if (n->desc->infer(&q->g, &q->op, out, q->refusals < 0 ? NULL : &q->err) != KEEL_OK) {
+        refuse(q, q->err.detail);
         return false;
     }
     for (int i = 0; i < n->n_out; i++) {

@@ -96,9 +96,7 @@ static keel_status find_carries(drawing *d) {
     bool any = false;
     for (int i = 0; i < d->n_edges; i++) {
         drawing_edge *e = &d->edges[i];
-        const drawing_node *from = &d->nodes[e->source];
-        bool nowhere = from->kind == DRAWING_REF && from->bad;
-        e->inside = !nowhere && drawing_meets(from->layers, d->nodes[e->target].layers);
+        e->inside = drawing_meets(d->nodes[e->source].layers, d->nodes[e->target].layers);
     }
     for (int i = 0; i < d->n_edges; i++) {
         drawing_edge *e = &d->edges[i];

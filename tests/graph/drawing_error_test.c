@@ -416,6 +416,14 @@ static void pages_that_are_none(void **state) {
     WRONG(TEMPLATE("layer*0", "l{0-1}.y", "y"), "x.drawio: page \"layer*0\": a page of layers is called layer*30");
     WRONG(TEMPLATE("layer*0", "l{0-1}.z", "y"), "x.drawio: 2 faults", "cell r, \"l{0-1}.z\": no tensor of this name");
     WRONG(TEMPLATE("layer{0-1}", "l{0-1}.y", "l{5-2}.y"), "cell x, \"l{5-2}.y\": expected l3.NAME or l{0-29}.NAME");
+    /* What has a name of that page, and numbers of layers. */
+    WRONG(STEP("1", "w", "norm") STEP("1", "x", "y") V("r", "embed&#10;kind=ref") E("p1", "r", "w", "")
+              E("p2", "x", "w", "") E("p3", "w", "x", "")
+                  PAGE("rest", EMBED FROM_NORM V("r", "l{0-1}.y&#10;kind=ref") E("q", "r", "n", "")),
+          NO_PAGE("main") "layer*2");
+    WRONG(EMBED FROM_NORM STEP("1", "x", "l5.y") STEP("1", "z", "l7.z") E("p1", "e", "x", "") E("p2", "x", "z", "")
+              E("p3", "z", "n", "") PAGE("layer{6-}", STEP("1", "u", "u")),
+          "x.drawio: page \"layer{6-}\": a page of layers is called");
     WRONG(GROUP("g", "layer{5-2}") EMBED STEP("g", "x", "y") FROM_NORM E("p1", "e", "x", "") E("p2", "x", "n", ""),
           ONE("g, \"layer{5-2}\"", "a group of layers is called"));
 }
@@ -432,6 +440,8 @@ static void the_rule_refuses(void **state) {
     WRONG(ROPED("2", "[1,16]", "1 2 3 4", ""), ONE("x, \"y\"", "input 0 (q) must be [M, 32]"));
     WRONG(ROPED("2", "[1,16]", "1 2 3 4", "w:q_norm=Q"), ONE("x, \"y\"", "input 0 (q) must be [M, 32]"));
     WRONG(ROPED("1", "[2,16]", "1 2 3 4", "w:q_norm=Q"), ONE("x, \"y\"", "inputs 4 and 5 must be two caches [1, 16]"));
+    WRONG(ROPED("1", "[1,16]", "1 2 3 4", "out=[M,24]"),
+          ONE("x, \"y\"", "out= says [M,24]act, but attention makes [M,16]act"));
     WRONG(ROPED("1", "[1,16]", "1 2 3 4 5 6 7 8 9", ""), ONE("x, \"y\"", "input 3 (rope table) must be"));
     WRONG(EMBED FROM_NORM V("x", "y&#10;kind=add") V("z", "z&#10;kind=rmsnorm w=Z eps=0") E("p", "e", "x", "a")
               E("q", "z", "x", "b") E("r", "x", "n", ""),
@@ -448,8 +458,8 @@ static void slips(void **state) {
     WRONG(SMALL V("m", "kind=model architectur=X"), "cell m", "did you mean architecture=?");
     WRONG(ROPE(V("c", "f&#10;kind=const value=1 2")), "cell c, \"f\": value= is no word here; did you mean values=?");
     WRONG(SMALL V("c", "f&#10;kind=cache ou=[2,8]act"), "cell c, \"f\": ou= is no word here; did you mean out=?");
-    graph *g = drawn(BETWEEN("y&#10;kind=linear w=A[16,16] shar stage=2 i=3 wx=4 colouring=blue eps:2=1"));
-    assert_string_equal(g->ops[2].notes, "shar stage=2 i=3 wx=4 colouring=blue eps:2=1");
+    graph *g = drawn(BETWEEN("y&#10;kind=linear w=A[16,16] shar shade=2 i=3 wx=4 colouring=blue out:=1"));
+    assert_string_equal(g->ops[2].notes, "shar shade=2 i=3 wx=4 colouring=blue out:=1");
     graph_close(g);
 }
 
