@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the library and the program are made of, and the two registries generated from ops/ops.def and models/*.c.
 file(GLOB KEEL_LIB_SOURCES CONFIGURE_DEPENDS
-    ${CMAKE_SOURCE_DIR}/src/core/*.c ${CMAKE_SOURCE_DIR}/src/graph/*.c ${CMAKE_SOURCE_DIR}/src/plan/*.c
+    ${CMAKE_SOURCE_DIR}/src/core/*.c ${CMAKE_SOURCE_DIR}/src/graph/*.c ${CMAKE_SOURCE_DIR}/src/draw/*.c
+    ${CMAKE_SOURCE_DIR}/src/plan/*.c
     ${CMAKE_SOURCE_DIR}/src/load/*.c ${CMAKE_SOURCE_DIR}/src/body/*.c
     ${CMAKE_SOURCE_DIR}/src/exec/*.c ${CMAKE_SOURCE_DIR}/src/trace/*.c
     ${CMAKE_SOURCE_DIR}/ops/*/*.c ${CMAKE_SOURCE_DIR}/models/*.c)

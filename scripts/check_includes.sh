@@ -9,11 +9,12 @@ allowed() {
     src/core/*) echo keel.h core/ ;;
     src/device/*) echo device/ ;;
     src/graph/*) echo keel.h core/ graph/ device/body.h ;;
+    src/draw/*) echo keel.h core/ graph/ draw/ ;;
     src/plan/*) echo keel.h core/ graph/ device/ plan/ ;;
     src/body/*) echo core/ device/ body/ ;;
     src/load/*) echo keel.h core/ graph/ load/ ;;
     src/trace/*) echo keel.h core/ device/ trace/ ;;
-    src/exec/*) echo keel.h core/ graph/ plan/ load/ trace/ device/ exec/ ;;
+    src/exec/*) echo keel.h core/ graph/ draw/ plan/ load/ trace/ device/ exec/ ;;
     ops/*/*_test.c) echo any ;;
     ops/*/*.h | ops/*/*.cuh) echo device/ own ;;
     ops/*/*) echo keel.h core/ graph/ plan/ body/ device/body.h device/rows.h device/emit.h own ;;

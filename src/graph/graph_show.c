@@ -2,8 +2,8 @@
 #include "graph/graph_show.h"
 
 #include "core/mem.h"
-#include "graph/draw_fold.h"
-#include "graph/draw_words.h"
+#include "draw/draw_fold.h"
+#include "draw/draw_words.h"
 #include "graph/graph_text.h"
 
 #include <string.h>

@@ -52,7 +52,7 @@ absent x.json
 messages=0
 while IFS= read -r message; do
     messages=$((messages + 1))
-    grep -qF -- "$message" "$KEEL_SOURCE_DIR"/src/graph/drawing*.c || wrong "$page: no message says \"$message\""
+    grep -qF -- "$message" "$KEEL_SOURCE_DIR"/src/draw/drawing*.c || wrong "$page: no message says \"$message\""
 done < <(sed -n '/^| you see |/,$ s/^| `\([^`…]*[^`… ]\).*/\1/p' "$page")
 [ $messages -ge 4 ] || wrong "$page lists $messages messages"
 finish

@@ -3,7 +3,7 @@
 /* A drawing → a graph: the bytes as they are, and once more as the label of an op in a sound drawing. What is accepted
  * must hold together; what is refused must say why. */
 #include "core/buf.h"
-#include "graph/drawing.h"
+#include "draw/drawing.h"
 
 #include <stdlib.h>
 #include <string.h>

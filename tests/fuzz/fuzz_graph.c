@@ -2,7 +2,7 @@
 /* timeout: 120 */
 /* Bytes → graph JSON → graph → JSON. What is read must be written so that it reads back the same, and can be drawn,
  * shown and compared. */
-#include "graph/draw.h"
+#include "draw/draw.h"
 #include "graph/graph_diff.h"
 #include "graph/graph_json.h"
 #include "graph/graph_show.h"

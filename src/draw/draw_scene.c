@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "graph/draw_scene.h"
+#include "draw/draw_scene.h"
 
 #include "core/mem.h"
-#include "graph/draw_words.h"
+#include "draw/draw_words.h"
 #include "graph/graph_text.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
  * that look odd but say the right thing. */
 #include "core/buf.h"
 #include "core/file.h"
-#include "graph/drawing.h"
+#include "draw/drawing.h"
 #include "graph/op.h"
 
 #include <inttypes.h>
@@ -555,7 +555,7 @@ static void limits(void **state) {
     size_t bytes;
     char *text;
     keel_error err = KEEL_ERROR_INITIALIZER;
-    keel_status s = file_read(KEEL_SOURCE_DIR "/tests/graph/drawings/bomb.drawio", 1 << 20, &text, &bytes, &err);
+    keel_status s = file_read(KEEL_SOURCE_DIR "/tests/draw/drawings/bomb.drawio", 1 << 20, &text, &bytes, &err);
     if (s != KEEL_OK) fail_msg("%s", err.detail);
     refused_text(text, bytes, KEEL_RANGE,
                  (const char *const[]){"page \"bomb\": the compressed pages hold more than 64 MB", NULL});

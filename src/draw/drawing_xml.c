@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* draw.io's XML: <mxfile> of <diagram> pages, or a bare <mxGraphModel>. A cell is an <mxCell>; with custom data it is
  * wrapped into an <object> or <UserObject>, which then has its id and its label. */
-#include "graph/drawing_internal.h"
+#include "draw/drawing_internal.h"
 
 #include "core/mem.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "graph/draw_route.h"
+#include "draw/draw_route.h"
 
 #include "core/mem.h"
 

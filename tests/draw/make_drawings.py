@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Drawings of models/geometries/tiny-*.json as a person might draw them (tests/graph/drawings), from docs/drawing.md and
+"""Drawings of models/geometries/tiny-*.json as a person might draw them (tests/draw/drawings), from docs/drawing.md and
 the configs alone: python3 make_drawings.py. drawing_test.c holds them against the graphs that the builders make."""
 import base64
 import html

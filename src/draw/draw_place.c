@@ -2,7 +2,7 @@
 /* Rows and columns: within a section an op stands as low as its readers allow, so that lines are short; parallel
  * branches share a row; sources stand right of the ops, in the row above their first reader. */
 #include "core/mem.h"
-#include "graph/draw_route.h"
+#include "draw/draw_route.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Execution order: the order of the file as far as the edges allow. With ranges of layers all ops of layers come layer
  * by layer, in place of the first of them. */
-#include "graph/drawing_internal.h"
+#include "draw/drawing_internal.h"
 
 #include "core/mem.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Drawings against what the builders make: drawings/, made by make_drawings.py, and every geometry written plainly. */
-#include "graph/drawing_support.h"
+#include "draw/drawing_support.h"
 
 #include "core/buf.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/mem.h"
-#include "graph/drawing.h"
+#include "draw/drawing.h"
 #include "graph/geometry.h"
 #include "graph/model.h"
 
@@ -45,7 +45,7 @@ static graph *drawn(const char *file, const char *text, size_t bytes, const draw
 static char *drawing_file(const char *name, size_t *bytes) {
     char path[512], *text;
     keel_error err = KEEL_ERROR_INITIALIZER;
-    snprintf(path, sizeof path, "%s/tests/graph/drawings/%s", KEEL_SOURCE_DIR, name);
+    snprintf(path, sizeof path, "%s/tests/draw/drawings/%s", KEEL_SOURCE_DIR, name);
     if (file_read(path, 1 << 24, &text, bytes, &err) != KEEL_OK) fail_msg("%s", err.detail);
     return text;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Words that are nearly one that means something. */
-#include "graph/drawing.h"
+#include "draw/drawing.h"
 #include "graph/op.h"
 
 #include <string.h>

@@ -3,8 +3,8 @@
 /* Drawings: what stands in the labels, whether boxes and lines keep out of each other's way (judged from the file's
  * own geometry by an XML parser), and whether reading a drawing gives back the graph to the byte. */
 #include "core/mem.h"
-#include "graph/draw.h"
-#include "graph/drawing.h"
+#include "draw/draw.h"
+#include "draw/drawing.h"
 
 #include <expat.h>
 #include <setjmp.h>

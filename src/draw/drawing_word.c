@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The words of a label: `key=value` with spaces where a person puts them, notes, shapes, ranges of layers. */
-#include "graph/drawing_internal.h"
+#include "draw/drawing_internal.h"
 
 #include <math.h>
 #include <stdio.h>

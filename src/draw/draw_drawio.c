@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* draw.io's file format: https://www.drawio.com/doc/faq/drawio-file-format-xml (mxfile, mxCell, styles). */
-#include "graph/draw.h"
-#include "graph/draw_scene.h"
-#include "graph/draw_words.h"
-#include "graph/draw_xml.h"
+#include "draw/draw.h"
+#include "draw/draw_scene.h"
+#include "draw/draw_words.h"
+#include "draw/draw_xml.h"
 
 #include <stdio.h>
 

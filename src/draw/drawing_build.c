@@ -2,7 +2,7 @@
 /* Instances → graph, through graph/build.h: what a builder would have made. Constants, caches and inputs are made just
  * before the first op that reads them, in the order of its slots. An op that the builder refuses is a fault; the ops
  * that need it are left out, the others are built. */
-#include "graph/drawing_internal.h"
+#include "draw/drawing_internal.h"
 
 #include "graph/build.h"
 

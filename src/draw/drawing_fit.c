@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a drawing leaves open and an op's shape rule decides: the rule is asked about each way to fill the gap, on
  * tensors of its own, and one way must be the only one it accepts. */
-#include "graph/drawing_internal.h"
+#include "draw/drawing_internal.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #ifndef KEEL_GRAPH_DRAW_SCENE_H
 #define KEEL_GRAPH_DRAW_SCENE_H
 
-#include "graph/draw_fold.h"
+#include "draw/draw_fold.h"
 
 /* Colours go by what an op is made of, so that a new one has its place. */
 typedef enum draw_family {

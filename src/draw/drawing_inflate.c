@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The text of a <diagram>: base64 of raw deflate of percent-encoded XML (draw.io's "compressed"), or percent-encoded
  * XML alone, or the XML itself. */
-#include "graph/drawing_internal.h"
+#include "draw/drawing_internal.h"
 
 #include "core/mem.h"
 

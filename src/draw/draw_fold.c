@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "graph/draw_fold.h"
+#include "draw/draw_fold.h"
 
 #include "core/mem.h"
 #include "graph/graph_text.h"

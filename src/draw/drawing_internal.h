@@ -21,7 +21,7 @@
 #define KEEL_GRAPH_DRAWING_INTERNAL_H
 
 #include "core/buf.h"
-#include "graph/drawing.h"
+#include "draw/drawing.h"
 #include "graph/names.h"
 #include "graph/op.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The words of a vertex → its node. */
-#include "graph/drawing_internal.h"
+#include "draw/drawing_internal.h"
 
 #include "graph/rope.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "graph/drawing_internal.h"
+#include "draw/drawing_internal.h"
 
 #include "core/mem.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cells → nodes: who is the parent of whom, what each vertex is, and in which layers it lies. */
-#include "graph/drawing_internal.h"
+#include "draw/drawing_internal.h"
 
 #include <stdio.h>
 #include <string.h>

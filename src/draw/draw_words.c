@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "graph/draw_words.h"
+#include "draw/draw_words.h"
 
-#include "graph/drawing.h"
+#include "draw/drawing.h"
 #include "graph/graph_text.h"
 #include "graph/rope.h"
 

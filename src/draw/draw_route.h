@@ -5,7 +5,7 @@
 #ifndef KEEL_GRAPH_DRAW_ROUTE_H
 #define KEEL_GRAPH_DRAW_ROUTE_H
 
-#include "graph/draw_scene.h"
+#include "draw/draw_scene.h"
 
 enum { ROUTE_TRACK = 10, ROUTE_LANE = 14, ROUTE_LABEL = 12 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cells → edges: what each connects, which output it carries and into which slot. */
-#include "graph/drawing_internal.h"
+#include "draw/drawing_internal.h"
 
 #include "core/mem.h"
 

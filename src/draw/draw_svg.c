@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "graph/draw.h"
-#include "graph/draw_scene.h"
-#include "graph/draw_xml.h"
+#include "draw/draw.h"
+#include "draw/draw_scene.h"
+#include "draw/draw_xml.h"
 
 typedef struct paint {
     const char *fill, *stroke;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pages: which layers their names say, and what was meant to be a page of layers and is not called so. What stands on
  * such a page is not judged: where it lies is not known. */
-#include "graph/drawing_internal.h"
+#include "draw/drawing_internal.h"
 
 #include <string.h>
 

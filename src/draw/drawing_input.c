@@ -4,7 +4,7 @@
  * An edge is *inside* where its ends have layers in common, else *outside*. A slot that has an outside edge and inside
  * ones takes, from an inside edge that closes a cycle of inside edges, the tensor of the layer before (a *carry*).
  * Where edges could not be read (d->lost), it may be those that close the cycle. */
-#include "graph/drawing_internal.h"
+#include "draw/drawing_internal.h"
 
 #include "core/mem.h"
 

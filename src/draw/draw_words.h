@@ -5,7 +5,7 @@
 #define KEEL_GRAPH_DRAW_WORDS_H
 
 #include "core/buf.h"
-#include "graph/draw_fold.h"
+#include "draw/draw_fold.h"
 
 void draw_op_words(buf *b, const graph *g, int op, const fold_range *range);
 /* A const, a cache or an input. */

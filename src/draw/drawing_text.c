@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a person reads of an HTML label. Not a parser of HTML: tags go, some of them are line breaks, entities are
  * decoded, spaces of all kinds are spaces. Linear, never larger than the label. */
-#include "graph/drawing_internal.h"
+#include "draw/drawing_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
