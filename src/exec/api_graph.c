@@ -8,7 +8,7 @@
 #include "graph/geometry.h"
 #include "graph/graph_diff.h"
 #include "graph/graph_json.h"
-#include "graph/graph_show.h"
+#include "draw/draw_text.h"
 #include "graph/model.h"
 
 #include <string.h>

@@ -65,7 +65,7 @@ diffs() {
     [ $? = 1 ] && [ -s "$work/d" ] && "$keel" graph show "$work/q.drawio" >/dev/null && echo "$(wc -l <"$work/d") lines of difference, exit 1"
 }
 check "graph diff and show" diffs
-check "drawings, labels by hand, layer templates, deviations with page and cell, bombs, fuzz" tests '^(draw\.|graph\.|draw\.|fuzz\.(drawio|graph)|cli\.graph)'
+check "drawings, labels by hand, layer templates, deviations with page and cell, bombs, fuzz" tests '^(draw\.|graph\.|fuzz\.(drawio|graph)|cli\.graph)'
 
 # 3 a drawing runs
 drawn() {

@@ -5,7 +5,7 @@
 #include "draw/draw.h"
 #include "graph/graph_diff.h"
 #include "graph/graph_json.h"
-#include "graph/graph_show.h"
+#include "draw/draw_text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "graph/graph_show.h"
+#include "draw/draw_text.h"
 
 #include "core/mem.h"
 #include "draw/draw_fold.h"

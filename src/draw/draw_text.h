@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A graph, and what graphs are made of, as text for a person. */
-#ifndef KEEL_GRAPH_GRAPH_SHOW_H
-#define KEEL_GRAPH_GRAPH_SHOW_H
+#ifndef KEEL_DRAW_DRAW_TEXT_H
+#define KEEL_DRAW_DRAW_TEXT_H
 
 #include "core/buf.h"
 #include "graph/graph.h"

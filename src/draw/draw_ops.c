@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "graph/graph_show.h"
+#include "draw/draw_text.h"
 #include "graph/graph_text.h"
 
 typedef void (*slot_text)(char out[GRAPH_TEXT_BYTES], const op_desc *desc, int i);
