@@ -302,6 +302,10 @@ typedef struct keel_session_options {
 #define KEEL_SESSION_OPTIONS_INITIALIZER                                                                               \
     { .struct_size = sizeof(keel_session_options) }
 
+/* Removes what a group of ranks leaves in the system when it ends before all ranks have come. For whoever made the ranks'
+ * processes, once they are gone. */
+void keel_group_remove(const char *group);
+
 /* Opens a session; borrows model and plan. The plan must be complete, for the CPU, and of this model's graph; it is
  * proved here, whatever its origin (KEEL_REFUSED). With several ranks every rank's process opens its own: this call
  * waits for all of them, and rank 0 proves the plans of all. KEEL_ABORTED: another rank failed or is gone. */

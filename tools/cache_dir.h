@@ -9,4 +9,7 @@
  * absolute counts as not set). *out is the caller's (free). KEEL_USAGE when none of them is known. */
 keel_status cache_dir_of(const args *a, char **out, keel_error *err);
 
+/* The same, or NULL where none can be written and none was asked for: weights are then packed in memory. */
+keel_status cache_dir_or_none(const args *a, char **out, keel_error *err);
+
 #endif

@@ -49,3 +49,16 @@ void help_verb(const verb *v, FILE *to) {
     }
     fprintf(to, "\nexample:\n%s", v->example);
 }
+
+size_t help_family(const char *word, FILE *to) {
+    size_t n = strlen(word), found = 0;
+    for (size_t i = 0; i < verb_count; i++) {
+        const char *name = verb_table[i]->name;
+        if (strncmp(name, word, n) != 0 || name[n] != ' ') continue;
+        if (to && !found) fprintf(to, "usage: keel %s VERB ...\n\n", word);
+        if (to) fprintf(to, "  %-13s %s\n", name, verb_table[i]->summary);
+        found++;
+    }
+    if (to && found) fprintf(to, "\n  keel %s VERB --help   options and an example\n", word);
+    return found;
+}

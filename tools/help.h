@@ -13,5 +13,7 @@ extern const size_t verb_count;
 
 void help_program(FILE *to);
 void help_verb(const verb *v, FILE *to);
+/* The verbs whose first of two words is `word`; returns how many there are. to may be NULL. */
+size_t help_family(const char *word, FILE *to);
 
 #endif

@@ -73,6 +73,12 @@ static keel_status run_program(int argc, char **argv, const char **name, keel_er
         *name = v->name;
         return run_verb(v, argc, argv, 1 + words, err);
     }
+    if (help_family(argv[1], NULL)) {
+        bool asked = argc > 2 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0);
+        if (!asked) return fail(err, KEEL_USAGE, "%s: which of its verbs? See keel %s --help", argv[1], argv[1]);
+        help_family(argv[1], stdout);
+        return out_flush(err);
+    }
     const char *near = args_nearest(argv[1], verb_name, verb_table, verb_count);
     if (near) return fail(err, KEEL_USAGE, "%.60s: unknown verb (did you mean %s?); see keel --help", argv[1], near);
     return fail(err, KEEL_USAGE, "%.60s: unknown %s; see keel --help", argv[1], argv[1][0] == '-' ? "option" : "verb");

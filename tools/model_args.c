@@ -78,7 +78,7 @@ keel_status model_args_open(const args *a, uint32_t rank, bool graph_only, bool 
     TRY(take_source(a, graph_only, &options, err));
     take_layers(a, &options);
     take_ranks(a, rank, &options);
-    if (options.tp > 1 && options.path && !graph_only) TRY(cache_dir_of(a, &cache, err));
+    if (options.tp > 1 && options.path && !graph_only) TRY(cache_dir_or_none(a, &cache, err));
     options.cache_dir = cache;
     keel_status s = synth->given ? split_synth(a, &name, &options.synth_seed, err) : KEEL_OK;
     options.synth = name;
@@ -113,6 +113,7 @@ option_id plan_args_given(const args *a) {
 
 keel_status output_path_check(const char *path, keel_error *err) {
     struct stat at;
+    if (!*path) return fail(err, KEEL_USAGE, "an empty name is no output file");
     if (stat(path, &at) == 0 && !S_ISREG(at.st_mode)) {
         /* A file takes its place by rename, which would replace a device as well. */
         return fail(err, KEEL_USAGE, "%s: is a %s; name a file", path,

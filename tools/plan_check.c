@@ -39,8 +39,13 @@ static keel_status load(job *j, const char *file, keel_error *err) {
     keel_plan_info info;
     char *first = ranks_file(j->stem, 2, 0);
     if (!first) return fail_memory(err, "plan check");
-    bool beside = access(file, F_OK) != 0 && access(first, F_OK) == 0;
-    keel_status s = keel_plan_load(beside ? first : file, &j->plans[0], err);
+    bool there = access(file, F_OK) == 0, beside = access(first, F_OK) == 0;
+    keel_status s = KEEL_OK;
+    if (there && beside && strcmp(j->stem, file) == 0)
+        s = fail(err, KEEL_USAGE,
+                 "%s and %s are both there: a plan of one rank and a job of several; name %s, or remove one", file,
+                 first, first);
+    if (s == KEEL_OK) s = keel_plan_load(there || !beside ? file : first, &j->plans[0], err);
     free(first);
     TRY(s);
     j->n = 1;

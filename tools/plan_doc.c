@@ -42,6 +42,7 @@ static char *model_words(const args *a) {
 keel_status plan_doc_check(const args *a, keel_error *err) {
     if (a->value[OPT_BANDWIDTH].given && !a->value[OPT_DOC].given)
         return args_refuse(a->verb, err, "--bandwidth goes with --doc");
+    if (a->value[OPT_DOC].given && !*a->value[OPT_DOC].text) return args_refuse(a->verb, err, "--doc: names no folder");
     return KEEL_OK;
 }
 

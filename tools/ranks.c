@@ -112,7 +112,8 @@ static void tell(const children *all, uint32_t r, char (*texts)[TEXT_BYTES]) {
     if (c->killed_by && !c->killed_here) fprintf(stderr, "keel: rank %u was killed by signal %d\n", r, c->killed_by);
     bool news = texts[r][0] && !strstr(texts[r], "was ended by another rank");
     for (uint32_t before = 1; before < r; before++) news = news && strcmp(texts[before], texts[r]) != 0;
-    if (news && !(c->exit_status == 2 && all->list[0].exit_status == 2)) /* rank 0 said the same of the input */
+    bool same = c->exit_status == all->list[0].exit_status && c->exit_status < 3;
+    if (news && !same) /* else rank 0 said the same of the input */
         fprintf(stderr, "rank %u: %s", r, texts[r]);
 }
 
@@ -139,6 +140,9 @@ keel_status ranks_start(const args *a, ranks *r, keel_error *err) {
     pid_t parent = getpid();
     snprintf(r->group, sizeof r->group, "%ld.%lld", (long)parent, (long long)time(NULL));
     fflush(stdout);
+    sigset_t both, before; /* no signal is lost or strikes before rank 0 is there to get it */
+    sigemptyset(&both), sigaddset(&both, SIGINT), sigaddset(&both, SIGTERM);
+    sigprocmask(SIG_BLOCK, &both, &before);
     pass_signals(pass_on);
     for (uint32_t rank = 0; rank < all.n; rank++) {
         child *c = &all.list[rank];
@@ -147,18 +151,23 @@ keel_status ranks_start(const args *a, ranks *r, keel_error *err) {
         if (c->pid == 0) {
             r->rank = rank;
             become_rank(rank, c, parent);
+            sigprocmask(SIG_SETMASK, &before, NULL);
             return KEEL_OK;
         }
         if (c->pid < 0) {
             all.n = rank;
+            sigprocmask(SIG_SETMASK, &before, NULL);
             kill_all(&all);
             wait_all(&all);
+            keel_group_remove(r->group);
             return fail(err, KEEL_NOMEM, "--tp: cannot make process %u: %s", rank, strerror(errno));
         }
         if (rank == 0) rank0 = c->pid;
     }
     r->parent = true;
+    sigprocmask(SIG_SETMASK, &before, NULL);
     wait_all(&all);
+    keel_group_remove(r->group);
     pass_signals(SIG_DFL);
     return parent_end(&all, err);
 }

@@ -159,6 +159,8 @@ keel_status keel_session_open(const keel_model *m, const keel_plan *k, const kee
     return KEEL_OK;
 }
 
+void keel_group_remove(const char *group) { rank_group_remove(group); }
+
 void keel_session_close(keel_session *s) {
     if (!s) return;
     session_close(s->session);

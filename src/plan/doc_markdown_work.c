@@ -8,7 +8,8 @@ void doc_put_ladder(const doc *d, buf *out) {
     buf_str(
         out,
         "\n## 3. The ladder\n\nEach step is left when its exit criterion holds. Commands marked *planned* are those of "
-        "the specification that this build does not have yet; all others run as they stand.");
+        "the specification that this build does not have yet; all others run as they stand (`ctest` where `make check` "
+        "has built the tests).");
     buf_str(out, d->drawn ? " DIR, where it stands, is the checkpoint's folder.\n" : "\n");
     for (int i = 0; i < DOC_STEPS; i++) {
         const doc_step *s = &d->steps[i];

@@ -54,10 +54,29 @@ for victim in 0 1 2; do
     status=0
     wait $job || status=$?
     [ $status -eq 3 ] || wrong "rank $victim killed: exit status $status: $(cat err)"
+    ! ls "/dev/shm/keel.$job."* 2>/dev/null || wrong "rank $victim killed: shared memory is left"
     grep -q "rank $victim" err || wrong "rank $victim killed, not named: $(cat err)"
     ! pgrep -P $job >/dev/null || wrong "processes are left"
 done
-! ls /dev/shm/keel.* 2>/dev/null || wrong "shared memory is left"
+
+# a rank that ends before all have come, and a signal at the very start, leave nothing either
+expect 0 plan "$golden/tiny-qwen3" --tp 2 -o w.plan
+cp w.plan.rank0 keep && cp keep w.plan.rank1
+"$KEEL" run "$golden/tiny-qwen3" --tp 2 --plan w.plan --tokens 67 >out 2>err </dev/null &
+job=$!
+status=0
+wait $job || status=$?
+[ $status -ne 0 ] || wrong "two plans of rank 0 ran"
+! ls "/dev/shm/keel.$job."* 2>/dev/null || wrong "shared memory is left behind a refused plan"
+for wait_s in 0.02 0.04 0.1; do
+    "$KEEL" "${long[@]}" >out 2>err </dev/null &
+    job=$!
+    sleep $wait_s
+    kill -TERM $job 2>/dev/null || true
+    wait $job || true
+    ! ls "/dev/shm/keel.$job."* 2>/dev/null || wrong "a signal after $wait_s s leaves shared memory"
+    ! pgrep -P $job >/dev/null || wrong "a signal after $wait_s s leaves processes"
+done
 
 # an interrupt ends all ranks after the same token; what was generated is kept
 status=0
