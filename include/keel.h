@@ -302,8 +302,8 @@ typedef struct keel_session_options {
 #define KEEL_SESSION_OPTIONS_INITIALIZER                                                                               \
     { .struct_size = sizeof(keel_session_options) }
 
-/* Removes what a group of ranks leaves in the system when it ends before all ranks have come. For whoever made the ranks'
- * processes, once they are gone. */
+/* Removes what a group of ranks leaves in the system when it ends before all ranks have come. For whoever made the
+ * ranks' processes, once they are gone. */
 void keel_group_remove(const char *group);
 
 /* Opens a session; borrows model and plan. The plan must be complete, for the CPU, and of this model's graph; it is
