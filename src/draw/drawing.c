@@ -61,10 +61,14 @@ static void put_place(drawing *d, int cell) {
     buf_str(&d->faults, ": ");
 }
 
+bool drawing_faults_full(const drawing *d) { return d->n_faults >= FAULT_LINES || d->faults.len > FAULT_ROOM; }
+
 void drawing_fault(drawing *d, int cell, keel_status status, const char *fmt, ...) {
     char text[KEEL_ERROR_DETAIL_BYTES], shown[FAULT_BYTES];
     d->fault_status = !d->n_faults || d->fault_status == status ? status : KEEL_FORMAT;
-    if (++d->n_faults > FAULT_LINES || d->faults.len > FAULT_ROOM) return;
+    bool full = drawing_faults_full(d);
+    d->n_faults++;
+    if (full) return;
     va_list args;
     va_start(args, fmt);
     if (vsnprintf(text, sizeof text, fmt, args) < 0) text[0] = '\0';
@@ -98,6 +102,12 @@ keel_status drawing_faults_close(drawing *d) {
 /* ---- the whole -------------------------------------------------------------------------------------- */
 
 static keel_status read_all(drawing *d, const char *data, size_t bytes, graph **out) {
+    if (bytes > DRAWING_BYTES) {
+        return error_set(d->err, KEEL_RANGE,
+                         "%s: the drawing has more than %d MB; split it into pages and compress them, or draw repeated "
+                         "layers once (layer*N)",
+                         d->file, DRAWING_BYTES >> 20);
+    }
     KEEL_TRY(drawing_xml(d, data, bytes));
     KEEL_TRY(drawing_nodes(d));
     KEEL_TRY(drawing_instances(d));
@@ -121,6 +131,7 @@ keel_status drawing_read(const char *file, const char *data, size_t bytes, const
     mem_free(d.inputs);
     mem_free(d.order);
     mem_free(d.words);
+    mem_free(d.text);
     names_free(d.names);
     buf_free(&d.faults);
     arena_free(&d.arena);

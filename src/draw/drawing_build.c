@@ -14,6 +14,7 @@ typedef struct maker {
     build b;
     keel_error err;              /* of the call at hand */
     int tail;                    /* node, −1 */
+    size_t repeated;             /* bytes of keys, notes and values so far */
     int first_layer, last_layer; /* of the ops; −1: none */
 } maker;
 
@@ -41,6 +42,14 @@ static keel_status settle(maker *m, const drawing_instance *x) {
 #define FAULT_ONCE(m, n, ...)                                                                                          \
     ((n)->reported ? (void)0 : FAULT((m)->d, (n)->cell, __VA_ARGS__), (void)((n)->reported = true))
 
+static keel_status count_repeated(maker *m, size_t bytes) {
+    m->repeated += bytes;
+    if (m->repeated <= DRAWING_REPEATED) return KEEL_OK;
+    return error_set(m->d->err, KEEL_RANGE,
+                     "%s: weight names, notes and values, repeated layers counted, have more than %d MB", m->d->file,
+                     DRAWING_REPEATED >> 20);
+}
+
 /* ---- inputs ------------------------------------------------------------------------------------------ */
 
 /* The tensor of an instance that is no op, made when it is first needed. */
@@ -51,6 +60,7 @@ static keel_status make_source(maker *m, int instance) {
     int layer = m->b.layer;
     m->b.layer = x->layer;
     const int64_t *dim = n->out[0].dim;
+    if (n->kind == DRAWING_CONST) KEEL_TRY(count_repeated(m, (size_t)dim[0] * sizeof *n->values));
     if (n->kind == DRAWING_CONST) x->tensor = build_const(&m->b, n->name, n->values, dim[0]);
     if (n->kind == DRAWING_CACHE) x->tensor = build_cache(&m->b, n->name, dim[0], dim[1]);
     if (n->kind == DRAWING_INPUT) x->tensor = build_input(&m->b, n->name, dim[1]);
@@ -174,8 +184,12 @@ static keel_status key_of(maker *m, drawing_node *n, const char *key, int layer,
     buf_str(&text, p);
     char *whole = buf_take(&text);
     *out = whole ? build_text(&m->b, "%s", whole) : NULL;
+    size_t bytes = whole ? strlen(whole) : 0;
     keel_free(whole);
-    return *out && m->b.status == KEEL_OK ? KEEL_OK : drawing_nomem(m->d);
+    if (!*out || m->b.status != KEEL_OK) return drawing_nomem(m->d);
+    if (bytes > DRAWING_STRING)
+        FAULT_ONCE(m, n, "weight %.80s: its name in layer %d is longer than %d bytes", key, layer, DRAWING_STRING);
+    return count_repeated(m, bytes);
 }
 
 static keel_status take_weights(maker *m, drawing_node *n, int layer, op_spec *spec) {
@@ -213,6 +227,7 @@ static keel_status add_op(maker *m, drawing_node *n, drawing_instance *x, const 
     char empty[160];
     for (int i = 0; i < GRAPH_IN; i++) spec.in[i] = in[i];
     for (int i = 0; i < n->n_attrs; i++) spec.attr[i] = n->attrs[i];
+    KEEL_TRY(count_repeated(m, n->notes ? strlen(n->notes) : 0));
     KEEL_TRY(take_weights(m, n, x->layer, &spec));
     if (is_tail(n->desc)) set_tail(m, n, &spec);
     if (n->reported) return KEEL_OK;
@@ -239,10 +254,15 @@ static keel_status make_op(maker *m, int instance) {
     int ids[GRAPH_IN], slots[GRAPH_IN], in[GRAPH_IN];
     bool whole;
     if (n->bad || n->reported) return KEEL_OK;
+    if (m->d->questions > DRAWING_QUESTIONS) {
+        return error_set(m->d->err, KEEL_RANGE,
+                         "%s: too many ops whose edges have no slot or whose weights no dimensions; write them",
+                         m->d->file);
+    }
     KEEL_TRY(bring(m, x, ids, slots, &whole));
     if (!whole) return KEEL_OK;
     drawing_complaint wrong;
-    if (!drawing_fit_slots(n, m->b.g, ids, slots, x->n_inputs, &wrong)) {
+    if (!drawing_fit_slots(n, m->b.g, ids, slots, x->n_inputs, &m->d->questions, &wrong)) {
         FAULT_ONCE(m, n, "%s", wrong.text);
         return KEEL_OK;
     }
@@ -254,7 +274,7 @@ static keel_status make_op(maker *m, int instance) {
     }
     for (int i = 0; i < most; i++) in[i] = in[i] ? in[i] : BUILD_NONE;
     check_in(m, n, in);
-    if (!n->reported && !drawing_fit_weights(n, m->b.g, in, &wrong)) {
+    if (!n->reported && !drawing_fit_weights(n, m->b.g, in, &m->d->questions, &wrong)) {
         char empty[160];
         if (*empty_slots(n, in, empty, sizeof empty)) FAULT_ONCE(m, n, "no edge fills its slot %s", empty);
         FAULT_ONCE(m, n, "%s", wrong.text);

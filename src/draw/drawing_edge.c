@@ -20,6 +20,11 @@ static keel_status join_labels(drawing *d) {
         if (strlen(before) > EDGE_LABEL_BYTES || strlen(c->value) > EDGE_LABEL_BYTES) continue; /* refused below */
         edge->value = arena_printf(&d->arena, "%s %s", before, c->value);
         if (!edge->value) return drawing_nomem(d);
+        d->text_bytes += strlen(edge->value);
+        if (d->text_bytes > DRAWING_TEXT) {
+            return error_set(d->err, KEEL_RANGE, "%s: the edges have too many labels, more than %d MB", d->file,
+                             DRAWING_TEXT >> 20);
+        }
     }
     return KEEL_OK;
 }
@@ -51,7 +56,11 @@ static int end_node(drawing *d, int cell, bool source) {
     int at = source ? c->source : c->target;
     char shown[64], other[96];
     if (at >= 0 && d->cells[at].node >= 0) return d->cells[at].node;
-    other_end(d, source ? c->target : c->source, source ? "ends" : "begins", other, sizeof other);
+    if (drawing_faults_full(d)) { /* is counted, not shown */
+        other[0] = '\0';
+    } else {
+        other_end(d, source ? c->target : c->source, source ? "ends" : "begins", other, sizeof other);
+    }
     if (!id) {
         FAULT(d, cell, "the edge has no %s%s; connect both of its ends", what, other);
     } else if (at < 0) {

@@ -24,6 +24,7 @@ bool drawing_agrees(const drawing_shape *s, const graph_tensor *t) {
 /* A graph of one op: tensor 0 is none, then inputs by slot, then weights by slot. */
 typedef struct question {
     const drawing_node *n;
+    int *asked;
     graph g;
     graph_tensor tensors[1 + GRAPH_IN + GRAPH_WEIGHTS];
     graph_op op;
@@ -32,8 +33,9 @@ typedef struct question {
     drawing_complaint refusal; /* the one that they are */
 } question;
 
-static void ask_about(question *q, const drawing_node *n) {
+static void ask_about(question *q, const drawing_node *n, int *questions) {
     *q = (question){.n = n,
+                    .asked = questions,
                     .err = KEEL_ERROR_INITIALIZER,
                     .op = {.desc = n->desc, .name = n->name, .layer = n->layers.first, .notes = ""}};
     q->g.tp = q->g.ep = 1;
@@ -79,6 +81,7 @@ static bool refused_alike(const question *q, drawing_complaint *why) {
 static bool accepts(question *q) {
     const drawing_node *n = q->n;
     graph_tensor out[GRAPH_OUT] = {{0}};
+    ++*q->asked;
     q->g.tensors = q->tensors;
     q->g.n_tensors = GRAPH_IN + GRAPH_WEIGHTS;
     for (int slot = 0, i = 0; slot < q->op.n_in && n->n_in; slot++) {
@@ -159,11 +162,11 @@ static bool take_last_slot(const slot_search *s) {
     return true;
 }
 
-bool drawing_fit_slots(const drawing_node *n, const graph *g, const int *ids, int *slots, int count,
+bool drawing_fit_slots(const drawing_node *n, const graph *g, const int *ids, int *slots, int count, int *questions,
                        drawing_complaint *why) {
     slot_search s = {.g = g, .ids = ids, .slots = slots, .count = count};
     int open = 0;
-    ask_about(&s.q, n);
+    ask_about(&s.q, n, questions);
     for (int i = 0; i < count; i++) {
         open += slots[i] < 0;
         if (slots[i] >= 0) bind_input(&s.q, slots[i], graph_tensor_at(g, ids[i]));
@@ -235,9 +238,9 @@ static bool fit_weight(question *q, drawing_weight *w) {
     return decided;
 }
 
-bool drawing_fit_weights(const drawing_node *n, const graph *g, const int *in, drawing_complaint *why) {
+bool drawing_fit_weights(const drawing_node *n, const graph *g, const int *in, int *questions, drawing_complaint *why) {
     question q;
-    ask_about(&q, n);
+    ask_about(&q, n, questions);
     for (int i = 0; i < GRAPH_IN; i++) {
         if (in[i] > 0) bind_input(&q, i, graph_tensor_at(g, in[i]));
     }

@@ -68,8 +68,7 @@ static keel_status inflate_all(drawing *d, const char *where, z_stream *z, buf *
         d->inflated += n;
         if (d->inflated > DRAWING_INFLATED) {
             return error_set(d->err, KEEL_RANGE,
-                             "%s: %s: the compressed pages hold more than %d MB; split the drawing, or save it "
-                             "uncompressed if it is really that large",
+                             "%s: %s: the compressed pages hold more than %d MB; draw repeated layers once (layer*N)",
                              d->file, where, DRAWING_INFLATED >> 20);
         }
         buf_put(out, chunk, n);

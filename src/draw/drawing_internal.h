@@ -11,7 +11,8 @@
  *   drawing_instance.c  nodes → instances, one a layer; what a ref names
  *   drawing_edge.c      cells → edges between nodes, each with its slot
  *   drawing_input.c     edges → inputs of instances
- *   drawing_order.c     execution order, cycles
+ *   drawing_order.c     execution order
+ *   drawing_cycle.c     what holds ops back
  *   drawing_fit.c       slots and dimensions that a shape rule alone decides
  *   drawing_build.c     instances → graph
  *
@@ -26,10 +27,21 @@
 #include "graph/op.h"
 
 enum {
-    DRAWING_CELLS = 2000000,         /* cells of a file */
-    DRAWING_INFLATED = 64 << 20,     /* bytes of all compressed pages of a file, once inflated */
-    DRAWING_LAYERS = 4096,           /* layer numbers are below */
-    DRAWING_INSTANCES = 1 << 18,     /* vertices, repeated ones as often as they are repeated */
+    DRAWING_BYTES = 32 << 20,      /* of a file */
+    DRAWING_INFLATED = 32 << 20,   /* bytes of all compressed pages of a file, once inflated */
+    DRAWING_PAGES = 4096,          /* pages of a file */
+    DRAWING_CELLS = 500000,        /* cells of a file */
+    DRAWING_LABEL = 64 << 10,      /* bytes of a label's text */
+    DRAWING_CONST_LABEL = 1 << 20, /* the same where it holds the values of a const */
+    DRAWING_HTML = 4 << 20,        /* bytes of a label, tags counted */
+    DRAWING_TEXT = 16 << 20,       /* bytes of the text of all labels */
+    DRAWING_WORDS = 4096,          /* words of a label */
+    DRAWING_VALUES = 1 << 16,      /* numbers of a const */
+    DRAWING_STRING = 1000,         /* bytes of a weight's key, of notes, of the architecture: as in the graph's JSON */
+    DRAWING_LAYERS = 4096,         /* layer numbers are below */
+    DRAWING_INSTANCES = 1 << 16,   /* vertices, repeated ones as often as they are repeated */
+    DRAWING_REPEATED = 16 << 20,   /* bytes of keys, notes and values, repeated ones as often as they are repeated */
+    DRAWING_QUESTIONS = 400000,    /* how often shape rules are asked about what is left open */
     DRAWING_EDGES_IN = 8 * GRAPH_IN, /* edges into one vertex: each slot a few times, from ranges of layers */
 };
 
@@ -145,7 +157,9 @@ typedef struct drawing {
     const char *file;
     const drawing_options *options;
     keel_error *err;
-    size_t inflated;
+    size_t inflated, text_bytes; /* so far: of compressed pages, of labels */
+    char *text;                  /* of the label at hand */
+    int cap_text;
     drawing_page *pages;
     int n_pages, cap_pages;
     drawing_cell *cells;
@@ -165,8 +179,10 @@ typedef struct drawing {
     int model;           /* node, −1 */
     drawing_word *words; /* of the label at hand */
     int n_words, cap_words;
-    bool lost;     /* an edge of layers, or where a node lies, could not be read: which edges close a cycle, too */
-    bool unplaced; /* a node is */
+    int questions;     /* asked of shape rules */
+    bool kinds_listed; /* a fault has named the known kinds */
+    bool lost;         /* an edge of layers, or where a node lies, could not be read: which edges close a cycle, too */
+    bool unplaced;     /* a node is */
     buf faults;
     int n_faults;
     keel_status fault_status;
@@ -181,6 +197,8 @@ keel_status drawing_nomem(drawing *d);
 void drawing_fault(drawing *d, int cell, keel_status status, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 #define FAULT(d, cell, ...) drawing_fault((d), (cell), KEEL_FORMAT, __VA_ARGS__)
+/* Whether the message has room for no more: further faults are counted. */
+bool drawing_faults_full(const drawing *d);
 /* KEEL_OK without faults; else the error that names them. */
 keel_status drawing_faults_close(drawing *d);
 /* text, shortened and with control characters escaped; out has cap bytes. */
@@ -193,6 +211,10 @@ keel_status drawing_inflate(drawing *d, const char *where, const char *text, siz
 
 /* Label → text: tags off, entities decoded, block ends are line breaks. NULL when memory is short. */
 char *drawing_text(arena *a, const char *html);
+/* The same into out, which has room for as many bytes as html has, and its end; how many were written. */
+size_t drawing_text_into(char *out, const char *html);
+/* Whether a string may stand in a graph: up to `most` bytes without control characters. */
+bool drawing_plain(const char *text, size_t most);
 
 /* *found false: no more words. */
 keel_status drawing_word_next(drawing *d, const char **at, drawing_word *out, bool *found);
@@ -210,8 +232,8 @@ drawing_match drawing_layers_of(const char *text, drawing_range *out);
 /* "l3." or "l{0-29}." before a name; *rest stands behind it. */
 drawing_match drawing_prefix_of(const char *name, drawing_range *out, const char **rest);
 
-/* The name and the words of a label: d->words. *name NULL: the label begins with a key. *crowded: something that is no
- * key=value stands beside the name. */
+/* The name and the words of a label: d->words; what follows DRAWING_WORDS is not read, d->n_words then says more.
+ * *name NULL: the label begins with a key. *crowded: something that is no key=value stands beside the name. */
 keel_status drawing_words(drawing *d, const char *text, const char **name, bool *crowded);
 /* Takes d->words into the node, whose kind is known. */
 keel_status drawing_label(drawing *d, drawing_node *n);
@@ -228,6 +250,9 @@ keel_status drawing_instances(drawing *d);
 keel_status drawing_edges(drawing *d);
 keel_status drawing_inputs(drawing *d);
 keel_status drawing_sort(drawing *d);
+/* Faults the cycles among the instances with held[i] > 0, those that share no vertex; the readers of instance i are
+ * next_of[first[i] … first[i + 1]). Clears held[]. */
+keel_status drawing_cycles(drawing *d, const int *first, const int *next_of, int *held);
 keel_status drawing_build(drawing *d, graph **out);
 
 /* The instance that an edge from this node brings in that layer (−1: outside all layers); −1: there is none. */
@@ -239,12 +264,12 @@ typedef struct drawing_complaint {
     char text[512];
 } drawing_complaint;
 
-/* An op before it is built: ids[i] of its n edges, slots[i] theirs or −1. Sets the slots by shape; where only one way
- * is left, it is taken unjudged. False: why says why not. */
-bool drawing_fit_slots(const drawing_node *n, const graph *g, const int *ids, int *slots, int count,
+/* An op before it is built, what is asked being counted in *questions: ids[i] of its n edges, slots[i] theirs or −1.
+ * Sets the slots by shape; where only one way is left, it is taken unjudged. False: why says why not. */
+bool drawing_fit_slots(const drawing_node *n, const graph *g, const int *ids, int *slots, int count, int *questions,
                        drawing_complaint *why);
 /* Sets the dimensions that w= left out. False: why says why not. */
-bool drawing_fit_weights(const drawing_node *n, const graph *g, const int *in, drawing_complaint *why);
+bool drawing_fit_weights(const drawing_node *n, const graph *g, const int *in, int *questions, drawing_complaint *why);
 /* Whether what is written agrees with a tensor. */
 bool drawing_agrees(const drawing_shape *s, const graph_tensor *t);
 

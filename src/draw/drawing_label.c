@@ -35,7 +35,7 @@ keel_status drawing_words(drawing *d, const char *text, const char **name, bool 
         if (!*name) return drawing_nomem(d);
         text += first;
     }
-    for (bool found = true; found;) {
+    for (bool found = true; found && d->n_words <= DRAWING_WORDS;) {
         KEEL_TRY(DRAWING_GROW(d, d->words, d->n_words, d->cap_words));
         KEEL_TRY(drawing_word_next(d, &text, &d->words[d->n_words], &found));
         d->n_words += found;
@@ -100,6 +100,10 @@ static void take_weight(label *l, const drawing_word *w) {
         return;
     }
     x.key = arena_strndup(&l->d->arena, w->value, bytes);
+    if (x.key && !drawing_plain(x.key, DRAWING_STRING)) {
+        WRONG(l, "the weight's name is longer than %d bytes or has control characters: w=%.80s", DRAWING_STRING,
+              w->value);
+    }
     l->weight[l->n_weights++] = x;
 }
 
@@ -224,6 +228,9 @@ static void check_slip(label *l, const drawing_word *w) {
 static void take_model_word(label *l, const drawing_word *w) {
     double positions = 0;
     if (is_key(w, "architecture")) {
+        bool fine = *w->value && drawing_plain(w->value, DRAWING_STRING);
+        if (!fine)
+            WRONG(l, "architecture= must be a word of up to %d bytes without control characters", DRAWING_STRING);
         l->n->architecture = w->value;
     } else if (is_key(w, "max_position")) {
         const char *wrong = drawing_number(w->value, &positions);
@@ -328,6 +335,12 @@ static keel_status finish_const(label *l) {
         return KEEL_OK;
     }
     if (given) n = s->dim[0];
+    if (n > DRAWING_VALUES) {
+        drawing_fault(l->d, l->n->cell, KEEL_RANGE, "a const has at most %d values, this one has %lld", DRAWING_VALUES,
+                      (long long)n);
+        l->n->bad = true;
+        return KEEL_OK;
+    }
     *s = (drawing_shape){.rank = 1, .dim = {n}, .dtype = DTYPE_F32, .typed = true};
     l->n_out = 1;
     return listed ? numbers(l, l->values, n) : formula(l, l->values, n);
@@ -396,6 +409,10 @@ static void finish_op(label *l) {
         bool set = !desc->attrs[i].required;
         for (int k = 0; k < l->n_attrs; k++) set |= strcmp(l->attr[k].name, desc->attrs[i].name) == 0;
         if (!set) WRONG(l, "%s needs %s=: %s", desc->name, desc->attrs[i].name, desc->attrs[i].doc);
+    }
+    if (l->notes.data && !drawing_plain((const char *)l->notes.data, DRAWING_STRING)) {
+        WRONG(l, "the notes, all that is no word of the format, are longer than %d bytes or have control characters",
+              DRAWING_STRING);
     }
     if (l->n_out && l->n_out != desc->n_out) {
         WRONG(l, "out= has %d shapes, %s has %d outputs", l->n_out, desc->name, desc->n_out);

@@ -101,8 +101,11 @@ static void fault_kind(drawing *d, int cell, const char *kind) {
     }
     if (strcasecmp(kind, "step_begin") == 0) {
         FAULT(d, cell, "kind=step_begin is not drawn: every graph begins with it");
+    } else if (d->kinds_listed) {
+        drawing_fault(d, cell, KEEL_UNSUPPORTED, "kind=%.40s is unknown", kind);
     } else {
         drawing_fault(d, cell, KEEL_UNSUPPORTED, "kind=%.40s is unknown; known: %s", kind, known);
+        d->kinds_listed = true;
     }
 }
 
@@ -128,20 +131,13 @@ static void set_kind(drawing *d, drawing_node *n, const char *kind) {
     if (n->bad) fault_kind(d, n->cell, kind);
 }
 
-static bool printable(const char *name) {
-    for (const char *p = name; *p; p++) {
-        if ((unsigned char)*p < 0x20 || *p == 0x7f) return false;
-    }
-    return strlen(name) <= NAME_MAX_BYTES;
-}
-
 static void check_name(drawing *d, drawing_node *n, bool crowded) {
     if (n->kind == DRAWING_MODEL) return;
     if (!n->name) {
         FAULT(d, n->cell, "the first line must be the name");
     } else if (crowded) {
         FAULT(d, n->cell, "the first line must be the name alone: one word");
-    } else if (!printable(n->name)) {
+    } else if (!drawing_plain(n->name, NAME_MAX_BYTES)) {
         FAULT(d, n->cell, "the name is longer than %d bytes or has control characters", NAME_MAX_BYTES);
     } else {
         return;
@@ -157,13 +153,52 @@ static void set_model(drawing *d, int node) {
     d->model = node;
 }
 
+/* Label → d->text, NULL where it is too long to be read. */
+static keel_status take_text(drawing *d, int cell, const char **out) {
+    const char *value = d->cells[cell].value ? d->cells[cell].value : "";
+    size_t bytes = strlen(value);
+    *out = NULL;
+    if (bytes > DRAWING_HTML) {
+        drawing_fault(d, cell, KEEL_RANGE, "the label is longer than %d MB", DRAWING_HTML >> 20);
+        return KEEL_OK;
+    }
+    while ((size_t)d->cap_text < bytes + 1) KEEL_TRY(DRAWING_GROW(d, d->text, d->cap_text, d->cap_text));
+    d->text_bytes += bytes = drawing_text_into(d->text, value);
+    if (d->text_bytes > DRAWING_TEXT) {
+        return error_set(d->err, KEEL_RANGE,
+                         "%s: the labels have more than %d MB of text; draw repeated layers once (layer*N)", d->file,
+                         DRAWING_TEXT >> 20);
+    }
+    if (bytes <= DRAWING_CONST_LABEL) {
+        *out = d->text;
+    } else {
+        drawing_fault(d, cell, KEEL_RANGE, "the label has more than %d KB of text, and no const needs so much",
+                      DRAWING_CONST_LABEL >> 10);
+    }
+    return KEEL_OK;
+}
+
+/* Whether a label is one that a person or a writer makes; else a fault. */
+static bool check_length(drawing *d, int cell, bool values) {
+    if (d->n_words > DRAWING_WORDS) {
+        drawing_fault(d, cell, KEEL_RANGE, "the label has more than %d words", DRAWING_WORDS);
+    } else if (!values && strlen(d->text) > DRAWING_LABEL) {
+        drawing_fault(d, cell, KEEL_RANGE, "the label has more than %d KB of text; only a const may, up to %d",
+                      DRAWING_LABEL >> 10, DRAWING_CONST_LABEL >> 10);
+    } else {
+        return true;
+    }
+    return false;
+}
+
 static keel_status vertex(drawing *d, int cell) {
-    const char *name, *value = d->cells[cell].value;
+    const char *name, *text;
     bool crowded;
-    char *text = drawing_text(&d->arena, value ? value : "");
-    if (!text) return drawing_nomem(d);
+    KEEL_TRY(take_text(d, cell, &text));
+    if (!text) return KEEL_OK;
     KEEL_TRY(drawing_words(d, text, &name, &crowded));
     const char *kind = word_of(d, "kind");
+    if (!check_length(d, cell, kind && strcasecmp(kind, "const") == 0)) return KEEL_OK;
     if (!kind) {
         plain_vertex(d, cell, text);
         return KEEL_OK;

@@ -5,10 +5,6 @@
 
 #include "core/mem.h"
 
-#include <string.h>
-
-enum { CYCLE_STEPS = 4000000, CYCLE_NAMES = 8 };
-
 typedef struct sorter {
     drawing *d;
     uint64_t *key;        /* [n_instances] */
@@ -110,96 +106,6 @@ static void run(sorter *s) {
     }
 }
 
-/* ---- cycles ----------------------------------------------------------------------------------------- */
-
-/* Leaves in waits[] > 0 only what lies on a cycle or between two. heap serves as the list of what goes. */
-static void trim(sorter *s, int *readers) {
-    const drawing *d = s->d;
-    int n = 0;
-    for (int i = 0; i < d->n_instances; i++) {
-        readers[i] = 0;
-        for (int k = s->first[i]; k < s->first[i + 1]; k++) readers[i] += s->waits[s->next_of[k]] > 0;
-        if (s->waits[i] > 0 && !readers[i]) s->heap[n++] = i;
-    }
-    while (n) {
-        int i = s->heap[--n];
-        const drawing_instance *x = &d->instances[i];
-        s->waits[i] = 0;
-        for (int k = 0; k < x->n_inputs; k++) {
-            int source = d->inputs[x->inputs + k].source;
-            if (s->waits[source] > 0 && --readers[source] == 0) s->heap[n++] = source;
-        }
-    }
-}
-
-/* The shortest way from `start` back to it: from[] leads back along it. 0: none within the steps. */
-static int shortest(sorter *s, int start, int *from, int *distance, int *steps) {
-    int head = 0, tail = 0;
-    memset(distance, 0xff, (size_t)s->d->n_instances * sizeof *distance);
-    *steps -= s->d->n_instances / 16;
-    s->heap[tail++] = start;
-    distance[start] = 0;
-    while (head < tail) {
-        int i = s->heap[head++];
-        for (int k = s->first[i]; k < s->first[i + 1]; k++) {
-            int next = s->next_of[k];
-            --*steps;
-            if (next == start) {
-                from[start] = i;
-                return distance[i] + 1;
-            }
-            if (s->waits[next] <= 0 || distance[next] >= 0) continue;
-            distance[next] = distance[i] + 1;
-            from[next] = i;
-            s->heap[tail++] = next;
-        }
-    }
-    return 0;
-}
-
-/* Between layers an edge that could not be read may be the one that makes a carry of another. */
-static keel_status fault_cycle(drawing *d, int start, const int *from, int length) {
-    buf text = {0};
-    int *way = arena_array(&d->arena, (size_t)length + 1, sizeof *way);
-    if (!way) return drawing_nomem(d);
-    for (int i = length, x = start; i >= 0; i--, x = from[x]) way[i] = x;
-    for (int i = 0; i <= length; i++) {
-        if (i == CYCLE_NAMES && length > CYCLE_NAMES + 1) buf_str(&text, " -> ...");
-        if (i < CYCLE_NAMES || i + 1 >= length)
-            buf_printf(&text, "%s%.40s", i ? " -> " : "", d->instances[way[i]].name);
-    }
-    bool failed = text.failed, judged = !d->lost || d->instances[start].layer < 0;
-    if (!failed && judged) {
-        FAULT(d, d->nodes[d->instances[start].node].cell, "ops wait for each other: %s; turn or cut an edge%s",
-              (const char *)text.data,
-              d->instances[start].layer >= 0 ? ", or name the slot of an edge between layers" : "");
-    }
-    buf_free(&text);
-    return failed ? drawing_nomem(d) : KEEL_OK;
-}
-
-static keel_status report_cycle(sorter *s) {
-    drawing *d = s->d;
-    size_t n = (size_t)d->n_instances + 1;
-    int *from = mem_calloc(n, sizeof *from), *best_from = mem_calloc(n, sizeof *from);
-    int *distance = mem_calloc(n, sizeof *distance), best = 0, best_start = -1, steps = CYCLE_STEPS;
-    keel_status status = from && best_from && distance ? KEEL_OK : drawing_nomem(d);
-    if (status == KEEL_OK) trim(s, distance);
-    for (int i = 0; status == KEEL_OK && i < d->n_instances && best != 1 && (steps > 0 || !best); i++) {
-        if (s->waits[i] <= 0) continue;
-        int length = shortest(s, i, from, distance, &steps);
-        if (!length || (best && length >= best)) continue;
-        best = length;
-        best_start = i;
-        memcpy(best_from, from, n * sizeof *from);
-    }
-    if (status == KEEL_OK && best) status = fault_cycle(d, best_start, best_from, best);
-    mem_free(from);
-    mem_free(best_from);
-    mem_free(distance);
-    return status;
-}
-
 /* ---- the whole -------------------------------------------------------------------------------------- */
 
 static bool held_back(const sorter *s) {
@@ -215,7 +121,9 @@ keel_status drawing_sort(drawing *d) {
         set_keys(&s);
         list_readers(&s);
         run(&s);
-        if (held_back(&s)) status = report_cycle(&s);
+        bool held = held_back(&s);
+        if (held) status = drawing_cycles(d, s.first, s.next_of, s.waits);
+        if (held && status == KEEL_OK && !d->n_faults) FAULT(d, -1, "some ops wait for each other");
     }
     mem_free(s.key);
     mem_free(s.first);

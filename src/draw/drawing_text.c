@@ -124,11 +124,10 @@ static size_t put_wide(out *o, const char *p) {
     return n;
 }
 
-char *drawing_text(arena *a, const char *html) {
-    size_t bytes = strlen(html), take;
-    out o = {.text = arena_alloc(a, bytes + 1)};
+size_t drawing_text_into(char *text, const char *html) {
+    size_t take;
+    out o = {.text = text};
     bool literal = false; /* a tag without an end: `<` is a character from there on */
-    if (!o.text) return NULL;
     for (const char *p = html; *p; p += take) {
         take = *p == '&' ? put_entity(&o, p) : *p == '<' && !literal ? tag_bytes(p) : 0;
         if (take == SIZE_MAX) {
@@ -146,5 +145,19 @@ char *drawing_text(arena *a, const char *html) {
         }
     }
     o.text[o.n] = '\0';
-    return o.text;
+    return o.n;
+}
+
+char *drawing_text(arena *a, const char *html) {
+    char *text = arena_alloc(a, strlen(html) + 1);
+    if (text) drawing_text_into(text, html);
+    return text;
+}
+
+bool drawing_plain(const char *text, size_t most) {
+    const char *p = text;
+    for (; *p; p++) {
+        if ((unsigned char)*p < 0x20 || *p == 0x7f) return false;
+    }
+    return (size_t)(p - text) <= most;
 }

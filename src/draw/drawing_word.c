@@ -74,6 +74,14 @@ static bool goes_on(value_kind kind, char before, const char *p, bool *gap) {
     return kind == VALUE_LIST && (begins_number(p) || *p == ',');
 }
 
+static bool is_part(char c) { return is_digit(c) || (lower(c) >= 'a' && lower(c) <= 'z') || strchr("_.-+", c) != NULL; }
+
+/* Whether spaces inside brackets stand within a number, or where a separator is missing: one stays, and is refused. */
+static bool splits_number(value_kind kind, char before, char after) {
+    bool shapes = kind == VALUE_SHAPES || kind == VALUE_WEIGHT;
+    return shapes ? is_part(before) && lower(before) != 'x' && is_digit(after) : is_part(before) && is_part(after);
+}
+
 /* The end of the value at p. What counts of it goes to out (NULL: is counted only), *bytes says how much. */
 static const char *value_end(value_kind kind, const char *p, char *out, size_t *bytes) {
     char before = '=';
@@ -84,6 +92,7 @@ static const char *value_end(value_kind kind, const char *p, char *out, size_t *
             const char *next = skip_space(p);
             bool gap = false;
             if (!*next || (!depth && !goes_on(kind, before, next, &gap))) break;
+            if (depth) gap = splits_number(kind, before, *next);
             if (gap && out) out[n] = ' ';
             n += gap;
             p = next;
@@ -174,6 +183,7 @@ static size_t separator_bytes(const char *p) {
 }
 
 static const char *dimension(const char **at, int64_t *out) {
+    enum { MOST = 1 << 30 }; /* as in the graph's JSON */
     const char *p = *at;
     if (strncasecmp(p, "M_logit", 7) == 0) {
         *out = GRAPH_M_LOGIT;
@@ -188,8 +198,8 @@ static const char *dimension(const char **at, int64_t *out) {
     int64_t n = 0;
     if (!is_digit(*p)) return "a dimension is a number, M or M_logit";
     for (; is_digit(*p); p++) {
-        if (n > ((int64_t)1 << 48) / 10) return "a dimension is too large";
         n = 10 * n + (*p - '0');
+        if (n > MOST) return "a dimension is too large";
     }
     if (n == 0) return "a dimension is 0";
     *out = n;
@@ -209,6 +219,7 @@ const char *drawing_shape_read(const char **at, drawing_shape *out) {
         if (s.rank && s.dim[s.rank] < 0) return "M and M_logit stand first";
         s.rank++;
     } while (separator_bytes(p));
+    if (*p == ' ') return "a space inside a number, or a separator is missing";
     if (*p++ != ']') return "expected ] behind the dimensions";
     size_t n = type_bytes(p);
     if (n) {

@@ -44,6 +44,10 @@ static const char *keep(reader *r, const char *text) {
 static void begin_page(reader *r, const char **attributes) {
     drawing *d = r->d;
     const char *name = attribute(attributes, "name");
+    if (d->n_pages == DRAWING_PAGES) {
+        stop(r, error_set(d->err, KEEL_RANGE, "%s: more than %d pages", d->file, DRAWING_PAGES));
+        return;
+    }
     keel_status s = DRAWING_GROW(d, d->pages, d->n_pages, d->cap_pages);
     name = keep(r, name ? name : "");
     if (s != KEEL_OK || !name) {
