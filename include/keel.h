@@ -234,7 +234,14 @@ keel_status keel_plan_build(const keel_model *model, const keel_plan_options *op
  * shortest chain that shows it (docs/proof.md). *report (may be NULL) gets what was checked, for people; the caller's
  * (keel_free). absent_fine: a plan with missing role bodies is judged by the rest. */
 keel_status keel_plan_prove(const keel_plan *const *plans, size_t n, bool absent_fine, char **report, keel_error *err);
-/* Reads a plan file of any origin: every index is checked, nothing is proved. */
+/* Is `slice` the model `whole` with fewer layers: is all that stands before and behind the layers there, and every op
+ * of the slice reached from its head and reaching its tail? KEEL_REFUSED names what is missing. *text (may be NULL)
+ * gets which layers and how many ops are left out, for people; the caller's (keel_free). Both may be opened graph_only,
+ * as the same rank. */
+keel_status keel_slice_check(const keel_model *whole, const keel_model *slice, char **text, keel_error *err);
+/* Reads a plan file of any origin: every index is checked, nothing is proved. KEEL_FORMAT: it is no plan file, or cut
+ * short or damaged; KEEL_UNSUPPORTED: of another version; KEEL_REFUSED: what stands in it contradicts itself, or names
+ * what this build does not have. */
 keel_status keel_plan_load(const char *path, keel_plan **out, keel_error *err);
 /* Writes the plan file, complete or not at all. */
 keel_status keel_plan_save(const keel_plan *plan, const char *path, keel_error *err);

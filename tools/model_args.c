@@ -65,26 +65,39 @@ static void take_layers(const args *a, keel_model_options *options) {
     options->layer_last = (int32_t)layers->last;
 }
 
-keel_status model_args_open(const args *a, uint32_t rank, bool graph_only, bool sampling, keel_model **out,
-                            keel_error *err) {
+/* What the caller has not set in *options comes from the command line. */
+static keel_status open_model(const args *a, uint32_t rank, keel_model_options *options, keel_model **out,
+                              keel_error *err) {
     const option_value *synth = &a->value[OPT_SYNTH];
     if (a->n_operands && synth->given) return args_refuse(a->verb, err, "give MODEL or --synth, not both");
     if (!a->n_operands && !synth->given)
         return args_refuse(a->verb, err, "no model: give a checkpoint folder or --synth");
-    keel_model_options options = KEEL_MODEL_OPTIONS_INITIALIZER;
     char *name = NULL, *cache = NULL;
-    options.graph_only = graph_only;
-    options.sampling = sampling;
-    TRY(take_source(a, graph_only, &options, err));
-    take_layers(a, &options);
-    take_ranks(a, rank, &options);
-    if (options.tp > 1 && options.path && !graph_only) TRY(cache_dir_or_none(a, &cache, err));
-    options.cache_dir = cache;
-    keel_status s = synth->given ? split_synth(a, &name, &options.synth_seed, err) : KEEL_OK;
-    options.synth = name;
-    if (s == KEEL_OK) s = keel_model_open(&options, out, err);
+    TRY(take_source(a, options->graph_only, options, err));
+    take_ranks(a, rank, options);
+    if (options->tp > 1 && options->path && !options->graph_only) TRY(cache_dir_or_none(a, &cache, err));
+    options->cache_dir = cache;
+    keel_status s = synth->given ? split_synth(a, &name, &options->synth_seed, err) : KEEL_OK;
+    options->synth = name;
+    if (s == KEEL_OK) s = keel_model_open(options, out, err);
     free(name), free(cache);
     return s;
+}
+
+keel_status model_args_open(const args *a, uint32_t rank, bool graph_only, bool sampling, keel_model **out,
+                            keel_error *err) {
+    keel_model_options options = KEEL_MODEL_OPTIONS_INITIALIZER;
+    options.graph_only = graph_only;
+    options.sampling = sampling;
+    take_layers(a, &options);
+    return open_model(a, rank, &options, out, err);
+}
+
+keel_status model_args_open_whole(const args *a, uint32_t rank, bool sampling, keel_model **out, keel_error *err) {
+    keel_model_options options = KEEL_MODEL_OPTIONS_INITIALIZER;
+    options.graph_only = true;
+    options.sampling = sampling;
+    return open_model(a, rank, &options, out, err);
 }
 
 const char *model_args_name(const args *a) { return a->n_operands ? a->operand[0] : a->value[OPT_SYNTH].text; }

@@ -15,6 +15,8 @@
  * --synth names, with --layers. Weights that must be packed go through the weight cache. */
 keel_status model_args_open(const args *a, uint32_t rank, bool graph_only, bool sampling, keel_model **out,
                             keel_error *err);
+/* The same rank of the whole model, whatever --layers says; its graph alone. */
+keel_status model_args_open_whole(const args *a, uint32_t rank, bool sampling, keel_model **out, keel_error *err);
 /* What the command line calls the model: the folder or file, or the text of --synth. */
 const char *model_args_name(const args *a);
 

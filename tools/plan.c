@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* keel plan: a model's plan, summed up on one screen, as JSON, or as a file. */
 #include "fail.h"
+#include "json_out.h"
 #include "model_args.h"
 #include "out.h"
 #include "plan_doc.h"
@@ -55,6 +56,7 @@ typedef struct job {
     bool one; /* --rank */
     keel_model **models;
     keel_plan **plans;
+    char *proof, *slice; /* --prove: what was checked; with --layers: what is left out of the model */
 } job;
 
 static keel_status write_plans(const job *j, keel_error *err) {
@@ -70,15 +72,37 @@ static keel_status write_plans(const job *j, keel_error *err) {
     return KEEL_OK;
 }
 
-static keel_status prove(const job *j, keel_error *err) {
-    char *report;
-    TRY(keel_plan_prove((const keel_plan *const *)j->plans, j->n, args_flag(j->a, OPT_ALLOW_ABSENT), &report, err));
-    if (!args_flag(j->a, OPT_JSON)) return print_text(report, err);
-    keel_free(report);
-    return KEEL_OK;
+static keel_status check_slice(job *j, keel_error *err) {
+    keel_model *whole;
+    TRY(model_args_open_whole(j->a, j->shown, args_flag(j->a, OPT_SAMPLE), &whole, err));
+    keel_status s = keel_slice_check(whole, j->models[j->shown], &j->slice, err);
+    keel_model_close(whole);
+    return s;
 }
 
-static keel_status write_and_print(const job *j, keel_error *err) {
+static keel_status prove(job *j, keel_error *err) {
+    TRY(keel_plan_prove((const keel_plan *const *)j->plans, j->n, args_flag(j->a, OPT_ALLOW_ABSENT), &j->proof, err));
+    if (j->a->value[OPT_LAYERS].given) TRY(check_slice(j, err));
+    if (args_flag(j->a, OPT_JSON)) return KEEL_OK;
+    TRY(out_text(j->proof, err));
+    return j->slice ? out_text(j->slice, err) : KEEL_OK;
+}
+
+/* The plan's object, with "proof" in front where it was proved. */
+static keel_status print_proved_json(const job *j, const keel_plan *plan, keel_error *err) {
+    if (!j->proof) return print_json(plan, err);
+    json_t *value = json_pack("{s:b,s:s,s:s?}", "ok", 1, "report", j->proof, "slice", j->slice);
+    char *proof = value ? json_dumps(value, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL, *text = NULL;
+    json_decref(value);
+    keel_status s = proof ? keel_plan_json(plan, &text, err) : fail_memory(err, "plan");
+    if (s == KEEL_OK) s = out_format(err, "{\"proof\":%s,", proof);
+    if (s == KEEL_OK) s = out_text(strchr(text, '{') + 1, err);
+    if (s == KEEL_OK) s = out_text("\n", err);
+    free(proof), keel_free(text);
+    return s;
+}
+
+static keel_status write_and_print(job *j, keel_error *err) {
     bool json = args_flag(j->a, OPT_JSON);
     const keel_plan *plan = j->plans[j->shown];
     if (!json) TRY(print_model(j->a, j->models[j->shown], err));
@@ -86,7 +110,7 @@ static keel_status write_and_print(const job *j, keel_error *err) {
     if (args_flag(j->a, OPT_PROVE)) TRY(prove(j, err));
     if (j->a->value[OPT_OUTPUT].text) TRY(write_plans(j, err));
     TRY(plan_doc_write(j->a, j->models[j->shown], plan, err));
-    return json ? print_json(plan, err) : KEEL_OK;
+    return json ? print_proved_json(j, plan, err) : KEEL_OK;
 }
 
 static keel_status make_plans(job *j, keel_error *err) {
@@ -115,6 +139,7 @@ static keel_status plan_run(const args *a, keel_error *err) {
         if (j.models) keel_model_close(j.models[r]);
     }
     free(j.plans), free(j.models);
+    keel_free(j.proof), keel_free(j.slice);
     return s;
 }
 

@@ -30,6 +30,16 @@ keel_status keel_plan_prove(const keel_plan *const *plans, size_t n, bool absent
     return KEEL_OK;
 }
 
+keel_status keel_slice_check(const keel_model *whole, const keel_model *slice, char **text, keel_error *err) {
+    buf found = {0};
+    keel_status s = plan_slice_check(whole->graph, slice->graph, &found, err);
+    char *t = s == KEEL_OK && text ? buf_take(&found) : NULL;
+    if (s == KEEL_OK && text && !t) s = KEEL_NOMEM_AT(err, "slice");
+    if (t) *text = t;
+    buf_free(&found);
+    return s;
+}
+
 /* The plan that rank r makes with the options of `like`. */
 static keel_status plan_of_rank(const keel_model *m, const plan *like, uint32_t r, plan **out, keel_error *err) {
     shard_options so = {.tp = like->tp, .ep = like->ep, .rank = r, .vocab_parallel = like->vocab_parallel};

@@ -5,7 +5,9 @@
 #include "graph/graph_text.h"
 #include "graph/names.h"
 
+#include <limits.h>
 #include <stdlib.h>
+#include <limits.h>
 #include <string.h>
 
 enum { JSON_VERSION = 1, JSON_MAX_LAYER = 4095, JSON_MAX_DIM = 1 << 30, JSON_NAME_BYTES = 1000 };
@@ -368,13 +370,20 @@ static void read_head(reader *r, const json_t *root) {
 static void check_head(reader *r, const json_t *root) {
     const graph *g = r->b.g;
     const char *logits = json_string_value(json_object_get(root, "logits"));
+    int first = INT_MAX, last = -1;
     r->op = "(head)";
     for (int i = 0; i < g->n_ops && good(r); i++) {
         int layer = g->ops[i].layer;
+        if (layer >= 0 && layer < first) first = layer;
+        if (layer > last) last = layer;
         if (layer < 0 || (layer >= g->layer_first && layer - g->layer_first < g->n_layers)) continue;
         r->op = g->ops[i].name;
         FAIL_AT(r, "its layer is outside the file's, %d from %d on", g->n_layers, g->layer_first);
     }
+    if (last < 0) first = 0;
+    if (good(r) && (g->layer_first != first || g->n_layers != last - first + 1))
+        FAIL_AT(r, "\"n_layers\" is %d from \"layer_first\" %d on; the ops are in %d from %d on", g->n_layers,
+                g->layer_first, last - first + 1, first);
     if (!good(r)) return;
     const char *have = g->logits ? graph_tensor_at(g, g->logits)->name : NULL;
     if (g->logits && graph_row_elements(graph_tensor_at(g, g->logits)) != g->vocab) {

@@ -34,7 +34,7 @@ static void io_i64(codec *c, int64_t *v) { *v = (int64_t)io_number(c, (uint64_t)
 
 static void io_bool(codec *c, bool *v) {
     uint64_t n = io_number(c, *v, 4);
-    if (n > 1) CODEC_FAIL(c, KEEL_FORMAT, "a flag of %llu, neither 0 nor 1", (unsigned long long)n);
+    if (n > 1) CODEC_FAIL(c, KEEL_REFUSED, "a flag of %llu, neither 0 nor 1", (unsigned long long)n);
     *v = n != 0;
 }
 
@@ -97,7 +97,7 @@ static void io_text(codec *c, const char **s) {
     uint64_t at = io_number(c, 0, 4);
     *s = "";
     if (at >= c->text_bytes || (at && c->text[at - 1])) {
-        CODEC_FAIL(c, KEEL_FORMAT, "no string begins at byte %llu of the string table", (unsigned long long)at);
+        CODEC_FAIL(c, KEEL_REFUSED, "no string begins at byte %llu of the string table", (unsigned long long)at);
     } else {
         *s = c->text + at;
     }
@@ -108,7 +108,7 @@ static void io_op(codec *c, const op_desc **op) {
     io_text(c, &name);
     if (c->writing || c->status != KEEL_OK) return;
     *op = op_find(name);
-    if (!*op) CODEC_FAIL(c, KEEL_UNSUPPORTED, "op %s is not one of this build's", name);
+    if (!*op) CODEC_FAIL(c, KEEL_REFUSED, "op %s is not one of this build's", name);
 }
 
 static void io_phase_of(codec *c, const op_desc *op, uint32_t *phase) {
@@ -117,7 +117,7 @@ static void io_phase_of(codec *c, const op_desc *op, uint32_t *phase) {
     io_text(c, &name);
     if (c->writing || c->status != KEEL_OK) return;
     for (*phase = 0; *phase < n && strcmp(op->phases[*phase].name, name) != 0;) ++*phase;
-    if (*phase == n) CODEC_FAIL(c, KEEL_UNSUPPORTED, "op %s has no phase \"%s\" in this build", op->name, name);
+    if (*phase == n) CODEC_FAIL(c, KEEL_REFUSED, "op %s has no phase \"%s\" in this build", op->name, name);
 }
 
 static void io_dtype(codec *c, dtype *t) {
@@ -125,7 +125,7 @@ static void io_dtype(codec *c, dtype *t) {
     io_text(c, &name);
     if (c->writing || c->status != KEEL_OK) return;
     *t = dtype_parse(name, strlen(name));
-    if (*t == DTYPE_COUNT) CODEC_FAIL(c, KEEL_UNSUPPORTED, "dtype %s is not one of this build's", name);
+    if (*t == DTYPE_COUNT) CODEC_FAIL(c, KEEL_REFUSED, "dtype %s is not one of this build's", name);
 }
 
 static void io_kind(codec *c, buffer_kind *k) {
@@ -133,7 +133,7 @@ static void io_kind(codec *c, buffer_kind *k) {
     io_text(c, &name);
     if (c->writing || c->status != KEEL_OK) return;
     for (*k = 0; *k < BUFFER_KINDS && strcmp(buffer_kind_name(*k), name) != 0;) ++*k;
-    if (*k == BUFFER_KINDS) CODEC_FAIL(c, KEEL_UNSUPPORTED, "buffer kind %s is not one of this build's", name);
+    if (*k == BUFFER_KINDS) CODEC_FAIL(c, KEEL_REFUSED, "buffer kind %s is not one of this build's", name);
 }
 
 static void io_shard(codec *c, shard_rule *rule) {
@@ -141,7 +141,7 @@ static void io_shard(codec *c, shard_rule *rule) {
     io_text(c, &name);
     if (c->writing || c->status != KEEL_OK) return;
     for (*rule = SHARD_REP; *rule <= SHARD_EP && strcmp(shard_name(*rule), name) != 0;) ++*rule;
-    if (*rule > SHARD_EP) CODEC_FAIL(c, KEEL_UNSUPPORTED, "shard rule %s is not one of this build's", name);
+    if (*rule > SHARD_EP) CODEC_FAIL(c, KEEL_REFUSED, "shard rule %s is not one of this build's", name);
 }
 
 /* The role of a span in use; spans beyond n_spans are zero and name nothing. */
@@ -152,7 +152,7 @@ static void io_role(codec *c, uint32_t *role, bool used) {
     *role = 0;
     if (!used) return;
     while (*role < KP_ROLES && strcmp(role_name(*role), name) != 0) ++*role;
-    if (*role == KP_ROLES) CODEC_FAIL(c, KEEL_UNSUPPORTED, "role %s is not one of this build's", name);
+    if (*role == KP_ROLES) CODEC_FAIL(c, KEEL_REFUSED, "role %s is not one of this build's", name);
 }
 
 /* ---- records ------------------------------------------------------------------------------------ */
@@ -183,7 +183,7 @@ void plan_io_header(codec *c, void *record) {
     if (c->writing || c->status != KEEL_OK) return;
     const arch_desc *arch = arch_find(p->arch);
     if (!arch)
-        CODEC_FAIL(c, KEEL_UNSUPPORTED, "arch %s is not one of this build's", p->arch);
+        CODEC_FAIL(c, KEEL_REFUSED, "arch %s is not one of this build's", p->arch);
     else
         p->arch = arch->name;
 }
@@ -219,7 +219,7 @@ void plan_io_phase(codec *c, void *record) {
     plan_phase *h = record;
     io_u32(c, &h->instance);
     if (!c->writing && h->instance >= c->p->n_instances) {
-        CODEC_FAIL(c, KEEL_FORMAT, "instance %u of %u", h->instance, c->p->n_instances);
+        CODEC_FAIL(c, KEEL_REFUSED, "instance %u of %u", h->instance, c->p->n_instances);
     }
     io_phase_of(c, h->instance < c->p->n_instances ? c->p->instances[h->instance].op : NULL, &h->phase);
     io_u32(c, &h->first_task);

@@ -205,7 +205,7 @@ static keel_status read_array(codec *c, const section *s, const extent *e) {
     c->section = s->name;
     c->index = PLAN_FILE_WHOLE;
     if (s->counted && n != count_get(c->p, s)) {
-        CODEC_FAIL(c, KEEL_FORMAT, "%u records, %llu expected", n, (unsigned long long)count_get(c->p, s));
+        CODEC_FAIL(c, KEEL_REFUSED, "%u records, %llu expected", n, (unsigned long long)count_get(c->p, s));
         return c->status;
     }
     uint8_t *array = arena_array(&c->p->arena, n, s->element_bytes);
@@ -234,7 +234,7 @@ static keel_status check_canonical(codec *c, const uint8_t *data, size_t bytes) 
     while (s == KEEL_OK && at < bytes && at < again.len && data[at] == again.data[at]) at++;
     if (s == KEEL_OK && (at < bytes || at < again.len)) {
         s = plan_file_bad(
-            c->err, KEEL_FORMAT, c->file, "file header", PLAN_FILE_WHOLE,
+            c->err, KEEL_REFUSED, c->file, "file header", PLAN_FILE_WHOLE,
             "byte %zu is not what the writer of version %d puts there (padding, order or repetition of strings)", at,
             PLAN_FILE_VERSION);
     }
@@ -255,7 +255,8 @@ static keel_status read_plan(codec *c, const uint8_t *data, size_t bytes) {
     KEEL_TRY(plan_file_check(c->file, c->p, c->err));
     KEEL_TRY(check_canonical(c, data, bytes));
     keel_status s = plan_derive(c->p, c->err);
-    return s == KEEL_OK ? s : error_prefix(c->err, s, "%s", c->file);
+    if (s == KEEL_OK || s == KEEL_NOMEM) return s;
+    return error_prefix(c->err, KEEL_REFUSED, "%s", c->file); /* whatever an op says of it */
 }
 
 keel_status plan_read(const char *file, const uint8_t *data, size_t bytes, plan **out, keel_error *err) {

@@ -17,8 +17,7 @@ keel_status plan_file_bad(keel_error *err, keel_status status, const char *file,
 /* May these bytes be names? UTF-8 without control characters but for the zeros that end strings. */
 bool plan_file_text(const char *text, size_t bytes);
 
-/* Every length, count, index and offset of a decoded plan. KEEL_UNSUPPORTED for what a later version may allow,
- * KEEL_FORMAT for the rest. */
+/* Every length, count, index and offset of a decoded plan. KEEL_REFUSED. */
 keel_status plan_file_check(const char *file, const plan *p, keel_error *err);
 
 /* Writing: `out` holds the section in hand, p is never changed. Reading: `in` is the next byte of the record in hand.

@@ -52,13 +52,13 @@ typedef struct checker {
     keel_error *err;
 } checker;
 
-#define BAD(c, index, ...) return plan_file_bad((c)->err, KEEL_FORMAT, (c)->file, (c)->section, (index), __VA_ARGS__)
+#define BAD(c, index, ...) return plan_file_bad((c)->err, KEEL_REFUSED, (c)->file, (c)->section, (index), __VA_ARGS__)
 
-/* 1 … most; more is what a later version may allow. */
+/* 1 … most; more is what a later build may allow. */
 static keel_status limit(const checker *c, const char *what, uint64_t value, uint64_t most) {
     if (!value) BAD(c, PLAN_FILE_WHOLE, "%s 0", what);
     if (value <= most) return KEEL_OK;
-    return plan_file_bad(c->err, KEEL_UNSUPPORTED, c->file, c->section, PLAN_FILE_WHOLE,
+    return plan_file_bad(c->err, KEEL_REFUSED, c->file, c->section, PLAN_FILE_WHOLE,
                          "%s %llu; this build handles at most %llu", what, (unsigned long long)value,
                          (unsigned long long)most);
 }
@@ -97,8 +97,8 @@ static keel_status check_levers(checker *c) {
         const lever_desc *l = lever_table;
         while (l->name && strcmp(l->name, p->levers[i]) != 0) l++;
         if (!l->name) {
-            return plan_file_bad(c->err, KEEL_UNSUPPORTED, c->file, c->section, i,
-                                 "lever %s is not one of this build's", p->levers[i]);
+            return plan_file_bad(c->err, KEEL_REFUSED, c->file, c->section, i, "lever %s is not one of this build's",
+                                 p->levers[i]);
         }
         for (uint32_t j = 0; j < i; j++) {
             if (strcmp(p->levers[i], p->levers[j]) == 0) BAD(c, i, "lever %s stands twice", p->levers[i]);
@@ -125,6 +125,23 @@ static keel_status check_instances(checker *c) {
     }
     if (attrs != p->n_attrs) BAD(c, PLAN_FILE_WHOLE, "they hold %u of %u attributes", attrs, p->n_attrs);
     return KEEL_OK;
+}
+
+/* The header's layers are those of the ops. */
+static keel_status check_layers(checker *c) {
+    const plan *p = c->p;
+    int64_t first = INT64_MAX, last = -1;
+    c->section = "header";
+    for (uint32_t i = 0; i < p->n_instances; i++) {
+        int64_t layer = p->instances[i].layer;
+        if (layer >= 0 && layer < first) first = layer;
+        if (layer > last) last = layer;
+    }
+    if (last < 0) first = 0;
+    if (p->layer_first == first && p->n_layers == last - first + 1) return KEEL_OK;
+    if (last < 0) BAD(c, PLAN_FILE_WHOLE, "%u layers from %u on; no op is in a layer", p->n_layers, p->layer_first);
+    BAD(c, PLAN_FILE_WHOLE, "%u layers from %u on; the ops are in layers %lld to %lld", p->n_layers, p->layer_first,
+        (long long)first, (long long)last);
 }
 
 /* Phases cut the tasks into consecutive stretches; a task's instance and body are its phase's. */
@@ -263,7 +280,7 @@ static keel_status check_queue(checker *c) {
     for (uint32_t i = 0; i < p->n_tasks && s == KEEL_OK; i++) {
         uint32_t task = p->queue[i];
         if (task >= p->n_tasks || seen[task]) {
-            s = plan_file_bad(c->err, KEEL_FORMAT, c->file, c->section, i,
+            s = plan_file_bad(c->err, KEEL_REFUSED, c->file, c->section, i,
                               "task %u of %u, which must stand in the queues exactly once", task, p->n_tasks);
         } else {
             seen[task] = 1;
@@ -278,6 +295,7 @@ keel_status plan_file_check(const char *file, const plan *p, keel_error *err) {
     KEEL_TRY(check_header(&c));
     KEEL_TRY(check_levers(&c));
     KEEL_TRY(check_instances(&c));
+    KEEL_TRY(check_layers(&c));
     KEEL_TRY(check_phases(&c));
     c.section = "buffers";
     for (uint32_t i = 0; i < p->n_buffers; i++) KEEL_TRY(check_buffer(&c, i));

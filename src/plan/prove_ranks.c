@@ -101,18 +101,41 @@ static void compare_instances(prover *v, const plan *p, const plan *q) {
     }
 }
 
-/* The tasks of collectives are cut alike: what one rank's task sends, the same task of another receives. */
-static void compare_tiles(prover *v, const plan *p, const plan *q) {
-    uint32_t i = 0, j = 0;
+static uint32_t next_collective_task(const plan *p, uint32_t from) {
+    while (from < p->n_tasks && !p->instances[p->tasks[from].instance].op->collective) from++;
+    return from;
+}
+
+/* The collective of task `task` is the n-th that rank index `has` runs; rank index `lacks` leaves it out. */
+static void tell_missing(prover *v, uint32_t lacks, uint32_t has, uint32_t task, uint32_t n) {
+    const plan *p = v->ranks[has].p;
+    const char *th = n % 100 / 10 == 1 ? "th" : n % 10 == 1 ? "st" : n % 10 == 2 ? "nd" : n % 10 == 3 ? "rd" : "th";
+    prove_reason(v, "rank %u has no %s, which rank %u runs as its %u%s collective (task %u, worker %u, place %u)",
+                 v->ranks[lacks].p->rank, p->instances[p->tasks[task].instance].name, p->rank, n, th, task,
+                 v->ranks[has].worker[task] - v->ranks[has].first_worker, v->ranks[has].place[task]);
+}
+
+/* The tasks of collectives are cut alike: what one rank's task sends, the same task of another receives. Tasks stand in
+ * the order of their instances (plan_describe): the smaller instance of two is the one that the other rank lacks. */
+static void compare_tiles(prover *v, uint32_t rank) {
+    const plan *p = v->ranks[0].p, *q = v->ranks[rank].p;
+    uint32_t i = 0, j = 0, n = 0, before = KP_NONE;
     for (;; i++, j++) {
-        while (i < p->n_tasks && !p->instances[p->tasks[i].instance].op->collective) i++;
-        while (j < q->n_tasks && !q->instances[q->tasks[j].instance].op->collective) j++;
+        i = next_collective_task(p, i), j = next_collective_task(q, j);
         v->checks++;
         if (i == p->n_tasks && j == q->n_tasks) return;
         const kp_task *a = i < p->n_tasks ? &p->tasks[i] : NULL, *b = j < q->n_tasks ? &q->tasks[j] : NULL;
-        if (a && b && a->instance == b->instance && a->lo == b->lo && a->hi == b->hi && a->aux == b->aux) continue;
-        prove_reason(v, "%s is cut into other tasks on rank %u than on rank %u",
-                     p->instances[a ? a->instance : q->tasks[j].instance].name, p->rank, q->rank);
+        uint32_t on_a = a ? a->instance : KP_NONE, on_b = b ? b->instance : KP_NONE, least = on_a < on_b ? on_a : on_b;
+        if (on_a == on_b && on_a != before) n++, before = on_a;
+        if (on_a == on_b && a->lo == b->lo && a->hi == b->hi && a->aux == b->aux) continue;
+        if (on_a == on_b || least == before) {
+            prove_reason(v, "%s is cut into other tasks on rank %u than on rank %u", p->instances[least].name, p->rank,
+                         q->rank);
+        } else if (on_a < on_b) {
+            tell_missing(v, rank, 0, i, n + 1);
+        } else {
+            tell_missing(v, 0, rank, j, n + 1);
+        }
         return;
     }
 }
@@ -137,7 +160,7 @@ void prove_same_plans(prover *v) {
         compare_instances(v, p, q);
         compare_buffers(v, p, q);
         if (v->reasons) return;
-        compare_tiles(v, p, q);
+        compare_tiles(v, r);
         compare_events(v, p, q);
     }
 }

@@ -22,6 +22,17 @@ cmp out plan.json || wrong "plan show --json differs from plan --json"
 expect 0 plan show a.plan
 grep -q 'l0.attn.q_proj' out || wrong "plan show does not name an op"
 
+# proved: as text and for a program; of a slice also what is left out
+expect 0 plan "$model" --workers 3 --prove --json
+holds "plan --prove --json" out 'v["proof"]["ok"] is True and "proved free" in v["proof"]["report"] and v["proof"]["slice"] is None'
+holds "plan --prove --json" out '{k: x for k, x in v.items() if k != "proof"} == json.load(open("plan.json"))'
+expect 0 plan --synth qwen3-0.6b --workers 2 --layers 3-5 --prove
+grep -q '^layers left out: 0-2, 6-27$' out || wrong "plan --layers --prove: what is left out: $(cat out)"
+grep -q '^ops left out: .*none of the head or the tail' out || wrong "plan --layers --prove: head and tail: $(cat out)"
+expect 0 plan --synth qwen3-0.6b --workers 2 --layers 3-5 --tp 2 --rank 1 --prove --json
+holds "plan --layers --prove --json" out '"layers left out: 0-2, 6-27" in v["proof"]["slice"]'
+! grep -q 'left out' <(keel plan "$model" --prove; cat out) || wrong "plan --prove speaks of a slice that is none"
+
 # slices, synthetic models, another arch
 expect 0 plan "$model" --layers 1-1 --json
 holds "plan --layers" out 'not any(str(b.get("name", "")).startswith("l0.") for b in v["buffers"])'
@@ -39,7 +50,22 @@ absent absent.plan
 # a plan of any origin
 head -c 100 a.plan >short.plan
 refused 2 'short.plan' plan show short.plan
+refused 2 'truncated' plan check short.plan
 printf 'no plan at all' >text.plan
+refused 2 'not a plan file' plan check text.plan
+refused 2 'none.plan' plan check none.plan
+python3 - <<'EOF'
+b = bytearray(open("a.plan", "rb").read())
+b[8] = 3
+open("later.plan", "wb").write(b)
+b[8] = 2
+at = int.from_bytes(b[24 + 8:24 + 16], "little")  # the header's section
+b[at + 40] += 1  # n_layers
+open("layers.plan", "wb").write(b)
+EOF
+refused 2 'version 3' plan check later.plan
+refused 1 '3 layers from 0 on; the ops are in layers 0 to 1' plan check layers.plan
+refused 1 '3 layers from 0 on; the ops are in layers 0 to 1' plan show layers.plan
 refused 2 'text.plan' plan show text.plan
 refused 2 'none.plan' plan show none.plan
 refused 2 'cannot be written' plan "$model" -o none/x.plan

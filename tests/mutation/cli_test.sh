@@ -22,11 +22,24 @@ holds "plan mutate --json" out 'v["kind"] == "drop-trigger" and v["seed"] == 3 a
 cmp broken.plan again.plan || wrong "the same seed gave another mutant"
 expect 0 plan mutate good.plan --kind duplicate-wait -o harmless.plan
 expect 0 plan check harmless.plan
-# every kind writes a file or says that there is no place for it
+# every kind writes a file or says that there is no place for it; what is refused in reading is refused like the rest
 while read -r kind _; do
-    keel plan mutate good.plan --kind "$kind" --seed 5 -o one.plan
-    [ "$status" -eq 0 ] || { [ "$status" -eq 2 ] && grep -q 'no place' err; } || wrong "--kind $kind: exit status $status"
+    for seed in 5 6 7; do
+        keel plan mutate good.plan --kind "$kind" --seed $seed -o one.plan
+        [ "$status" -eq 0 ] || { [ "$status" -eq 2 ] && grep -q 'no place' err; } || wrong "--kind $kind: exit status $status"
+        [ "$status" -eq 0 ] || continue
+        keel plan check one.plan
+        [ "$status" -le 1 ] || wrong "plan check of --kind $kind --seed $seed: exit status $status: $(cat err)"
+        case $kind in drop-body | shrink-span | alias-page) [ "$status" -eq 1 ] || wrong "--kind $kind --seed $seed: accepted" ;; esac
+    done
 done <kinds
+# a collective that one rank leaves out is the one that is named
+expect 0 plan --synth tiny-qwen3 --workers 2 --tp 2 -o two.plan
+expect 0 plan mutate two.plan.rank0 --kind skip-collective --seed 3 -o broken.rank0
+left=$(sed -n 's/.*rank 0: \([^ ]*\) left out.*/\1/p' out)
+[ -n "$left" ] || wrong "skip-collective does not say what it left out: $(cat out)"
+cp two.plan.rank1 broken.rank1
+refused 1 "rank 0 has no $left, which rank 1 runs as its [0-9]+(st|nd|rd|th) collective .task [0-9]+, worker [0-9]+, place [0-9]+" plan check broken
 
 refused 2 'drop-wait' plan mutate good.plan --kind nonsense -o x.plan
 refused 2 'no place' plan mutate good.plan --kind skip-collective -o x.plan

@@ -116,6 +116,7 @@ int main(void) {
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     for (int k = 0; k < 2; k++) {
         for (uint32_t r = 0; r < jobs[k].n; r++) plan_close(jobs[k].ranks[r]);
+        real_run_close(jobs[k].real_run);
     }
     return failed;
 }

@@ -22,6 +22,7 @@ static suite_job real_job(size_t i) {
 
 static void close_job(suite_job *job) {
     for (uint32_t k = 0; k < job->n; k++) plan_close(job->ranks[k]);
+    real_run_close(job->real_run);
 }
 
 static oracle_result judge(const suite_job *job) {

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { STATE = ORACLE_VERDICTS, SEEDS_A_MUTANT = 40, WHAT_BYTES = 8 * MUTATE_WHAT_BYTES };
+enum { SEEDS_A_MUTANT = 40, WHAT_BYTES = 8 * MUTATE_WHAT_BYTES };
 
 /* ---- judging ------------------------------------------------------------------------------------ */
 
@@ -20,7 +20,7 @@ static uint32_t judge(const suite *s, const suite_job *job, const plan *const *r
     if (r->verdict == ORACLE_OK && r->state_writes != job->state_writes) {
         snprintf(r->what, sizeof r->what, "the generation's state is written %u times an iteration instead of %u",
                  r->state_writes, job->state_writes);
-        return STATE;
+        return SUITE_STATE;
     }
     return r->verdict;
 }
@@ -60,20 +60,36 @@ typedef struct mutant {
     char where[24], what[WHAT_BYTES];
 } mutant;
 
+/* What the oracle, which asks the ops as the proof does, and the proof let pass: what does the runtime say? */
+static uint32_t judge_run(suite_tally *t, const suite_job *job, const plan *p, oracle_result *r) {
+    char what[REAL_RUN_WHAT_BYTES];
+    real_run_verdict v = job->real_run ? real_run_judge(job->real_run, p, what) : REAL_RUN_OTHER;
+    t->ran += v != REAL_RUN_OTHER;
+    if (v != REAL_RUN_DIFFERS) return ORACLE_OK;
+    snprintf(r->what, sizeof r->what, "%s", what);
+    return SUITE_RUN;
+}
+
+static const char *verdict_name(uint32_t v) {
+    return v == SUITE_STATE ? "STATE" : v == SUITE_RUN ? "RUN" : oracle_verdict_name((oracle_verdict)v);
+}
+
 static void count(suite *s, suite_tally *t, const suite_job *job, const mutant *m) {
     const plan *ranks[SUITE_RANKS];
     keel_error err = KEEL_ERROR_INITIALIZER;
     oracle_result r;
     for (uint32_t k = 0; k < job->n; k++) ranks[k] = m->ranks[k] ? m->ranks[k] : job->ranks[k];
     uint32_t verdict = judge(s, job, ranks, &r);
-    bool accepted = plan_prove(ranks, job->n, NULL, &err) == KEEL_OK, harmful = verdict != ORACLE_OK;
-    if (verdict <= ORACLE_VERDICTS) t->verdicts[verdict]++;
+    bool accepted = plan_prove(ranks, job->n, NULL, &err) == KEEL_OK;
+    if (accepted && verdict == ORACLE_OK) verdict = judge_run(t, job, ranks[0], &r);
+    bool harmful = verdict != ORACLE_OK;
+    if (verdict < SUITE_VERDICTS) t->verdicts[verdict]++;
     t->harmful += harmful;
     t->harmful_refused += harmful && !accepted;
     t->harmless_accepted += !harmful && accepted;
     t->harmless_refused += !harmful && !accepted;
     t->false_accepts += harmful && accepted;
-    const char *says = verdict == STATE ? "STATE" : oracle_verdict_name((oracle_verdict)verdict);
+    const char *says = verdict_name(verdict);
     const char *why = harmful ? r.what : accepted ? "" : err.detail;
     if (harmful && accepted && s->false_accepts) {
         fprintf(s->false_accepts, "%s%s | %s --kind %s --seed %llu | %s | %s (schedule %u): %s\n", job->name, m->where,
@@ -173,6 +189,16 @@ static const struct floor {
     {"rank-event", {80, 0}},       {"symmetric-offset", {90, 0}},
 };
 
+/* Jobs with a real_run, and no mutant of them run? */
+static uint32_t nothing_ran(const suite *s) {
+    uint32_t real_runs = 0, ran = 0;
+    for (uint32_t i = 0; i < s->n_jobs; i++) real_runs += s->jobs[i].real_run != NULL;
+    for (uint32_t i = 0; i < s->n_kinds; i++) ran += s->tallies[i].ran;
+    if (!real_runs || ran || s->n_kinds <= 1) return 0;
+    fprintf(stderr, "no accepted mutant was run\n");
+    return 1;
+}
+
 uint32_t suite_below_floor(const suite *s) {
     uint32_t below = 0;
     for (uint32_t i = 0; i < s->n_kinds; i++) {
@@ -194,31 +220,32 @@ uint32_t suite_below_floor(const suite *s) {
         fprintf(stderr, "the oracle never says %s\n", oracle_verdict_name((oracle_verdict)v));
         below++;
     }
-    return below;
+    return below + nothing_ran(s);
 }
 
 /* ---- the table ---------------------------------------------------------------------------------- */
 
 static void row(const suite_tally *t, FILE *out) {
     fprintf(out, "%-18s %7u %7u %7u  ", t->kind, t->mutants, t->unread, t->harmful);
-    for (uint32_t v = 1; v <= ORACLE_VERDICTS; v++) fprintf(out, "%6u", t->verdicts[v]);
-    fprintf(out, "  %7u %8u %8u %8u\n", t->harmful_refused, t->harmless_accepted, t->harmless_refused,
+    for (uint32_t v = 1; v < SUITE_VERDICTS; v++) fprintf(out, "%6u", t->verdicts[v]);
+    fprintf(out, "  %7u %8u %6u %8u %8u\n", t->harmful_refused, t->harmless_accepted, t->ran, t->harmless_refused,
             t->false_accepts);
 }
 
 void suite_table(const suite *s, FILE *out) {
     suite_tally sum = {.kind = "all"};
-    fprintf(out, "%-18s %7s %7s %7s  %-42s  %7s %17s %8s\n", "", "", "refused", "", "  found by the oracle", "refused",
-            "harmless:       ", "FALSE");
+    fprintf(out, "%-18s %7s %7s %7s  %-48s  %7s %24s %8s\n", "", "", "refused", "", "  found by the oracle, or run",
+            "refused", "harmless:       ", "FALSE");
     fprintf(out, "%-18s %7s %7s %7s  ", "kind", "mutants", "reading", "harmful");
-    fprintf(out, "  dead  race  smem unwri value bound state  harmful accepted  refused  ACCEPTS\n");
+    fprintf(out, "  dead  race  smem unwri value bound state   run  harmful accepted    run  refused  ACCEPTS\n");
     for (uint32_t i = 0; i < s->n_kinds; i++) {
         const suite_tally *t = &s->tallies[i];
         row(t, out);
         sum.mutants += t->mutants, sum.unread += t->unread, sum.harmful += t->harmful;
         sum.harmful_refused += t->harmful_refused, sum.harmless_accepted += t->harmless_accepted;
         sum.harmless_refused += t->harmless_refused, sum.false_accepts += t->false_accepts;
-        for (uint32_t v = 0; v <= ORACLE_VERDICTS; v++) sum.verdicts[v] += t->verdicts[v];
+        sum.ran += t->ran;
+        for (uint32_t v = 0; v < SUITE_VERDICTS; v++) sum.verdicts[v] += t->verdicts[v];
     }
     row(&sum, out);
     fprintf(out, "%u sound jobs, %u of them refused; %u schedules a mutant\n", s->n_jobs, s->good_refused,
@@ -228,6 +255,7 @@ void suite_table(const suite *s, FILE *out) {
 void suite_close(suite *s) {
     for (uint32_t i = 0; i < s->n_jobs; i++) {
         for (uint32_t k = 0; k < s->jobs[i].n; k++) plan_close(s->jobs[i].ranks[k]);
+        real_run_close(s->jobs[i].real_run);
     }
     oracle_close(s->oracle);
     *s = (suite){0};

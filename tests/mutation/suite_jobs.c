@@ -70,6 +70,7 @@ static keel_status make_rank(const recipe *c, const graph *whole, uint32_t rank,
                        .workers = c->workers,
                        .m_max = c->m_max,
                        .max_seq = 256,
+                       .page_tokens = 16,
                        .kv_splits = c->splits,
                        .allow_absent = true};
     graph *g = NULL;
@@ -77,6 +78,15 @@ static keel_status make_rank(const recipe *c, const graph *whole, uint32_t rank,
     keel_status s = plan_build(g, &po, out, err);
     graph_close(g);
     return s;
+}
+
+/* Of one rank, where all bodies are there. */
+static keel_status make_runner(const recipe *c, const graph *whole, suite_job *job, keel_error *err) {
+    shard_options so = {.tp = 1, .ep = 1};
+    graph *g = NULL;
+    if (c->tp > 1 || plan_check_bodies(job->ranks[0], NULL) != KEEL_OK) return KEEL_OK;
+    KEEL_TRY(graph_shard(whole, &so, &g, err));
+    return real_run_open(g, job->ranks[0], &job->real_run, err);
 }
 
 bool suite_real_job(size_t i, suite_job *job) {
@@ -90,6 +100,7 @@ bool suite_real_job(size_t i, suite_job *job) {
     keel_status s = json_parse(c->name, c->config, strlen(c->config), &config, &err);
     if (s == KEEL_OK) s = model_build(config, c->name, &mo, &whole, &err);
     for (uint32_t k = 0; k < c->tp && s == KEEL_OK; k++) s = make_rank(c, whole, k, &job->ranks[k], &err);
+    if (s == KEEL_OK) s = make_runner(c, whole, job, &err);
     if (s != KEEL_OK) fprintf(stderr, "%s: %s\n", c->name, err.detail);
     graph_close(whole);
     json_decref(config);

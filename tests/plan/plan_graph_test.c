@@ -171,7 +171,7 @@ static const tampering tamperings[] = {
     {"l1.mlp.gate_proj", "", wide_weight, KEEL_REFUSED},
     {"l1.mlp.gate_proj", "has not the shape", long_weight, KEEL_REFUSED},
     {"l1.mlp.act", "has not the shape", wide_output, KEEL_REFUSED},
-    {"l1.mlp.gate_proj", "is of type I32", weight_dtype, KEEL_UNSUPPORTED},
+    {"l1.mlp.gate_proj", "is of type I32", weight_dtype, KEEL_REFUSED},
     {"l1.mlp.act", "has not the shape", rows_gone, KEEL_REFUSED},
     {"l1.mlp.act", "has not the shape", rows_of_logits, KEEL_REFUSED},
     {"l1.mlp.gate_proj", "reads model.layers.1.mlp.gate_proj.weight before", weight_as_input, KEEL_REFUSED},
