@@ -29,8 +29,17 @@ add_custom_command(
     COMMAND ${geometry_script} ${KEEL_GENERATED_DIR}/geometries.c ${KEEL_GEOMETRIES}
     DEPENDS ${geometry_script} ${KEEL_GEOMETRIES}
     VERBATIM)
+file(GLOB KEEL_DEVICE_TEXT RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS
+    ${CMAKE_SOURCE_DIR}/src/device/*.h ${CMAKE_SOURCE_DIR}/src/device/*.cuh ${CMAKE_SOURCE_DIR}/ops/*/*.h
+    ${CMAKE_SOURCE_DIR}/ops/*/*.cuh)
+set(device_script ${CMAKE_SOURCE_DIR}/scripts/gen_device.sh)
+add_custom_command(
+    OUTPUT ${KEEL_GENERATED_DIR}/device_text.c
+    COMMAND ${device_script} ${KEEL_GENERATED_DIR}/device_text.c ${CMAKE_SOURCE_DIR} ${KEEL_DEVICE_TEXT}
+    DEPENDS ${device_script} ${KEEL_DEVICE_TEXT}
+    VERBATIM)
 set(KEEL_GENERATED ${KEEL_GENERATED_DIR}/op_registry.c ${KEEL_GENERATED_DIR}/model_registry.c
-    ${KEEL_GENERATED_DIR}/geometries.c)
+    ${KEEL_GENERATED_DIR}/geometries.c ${KEEL_GENERATED_DIR}/device_text.c)
 # One producer, so that two libraries may use the files without generating them twice at once.
 add_custom_target(keel_generated DEPENDS ${KEEL_GENERATED})
 

@@ -245,6 +245,10 @@ keel_status keel_slice_check(const keel_model *whole, const keel_model *slice, c
 keel_status keel_plan_load(const char *path, keel_plan **out, keel_error *err);
 /* Writes the plan file, complete or not at all. */
 keel_status keel_plan_save(const keel_plan *plan, const char *path, keel_error *err);
+/* Compiles the plan's device code (archs with a GPU; needs NVRTC, no GPU) and writes it to path. *report (may be NULL)
+ * gets what the compiler says of registers, spills and SMEM; the caller's. KEEL_REFUSED: spills, or it does not
+ * compile. */
+keel_status keel_plan_cubin(const keel_plan *plan, const char *path, char **report, keel_error *err);
 /* For people, and for machines; *text is the caller's (keel_free). */
 keel_status keel_plan_text(const keel_plan *plan, char **text, keel_error *err);
 keel_status keel_plan_json(const keel_plan *plan, char **text, keel_error *err);
@@ -357,6 +361,10 @@ typedef struct keel_result {
 /* Runs one generation from position 0, in one launch. A prompt that does not fit the KV pages or an id outside the
  * vocabulary is KEEL_RANGE before anything runs; KEEL_HANG names the waiting workers, roles and tasks. */
 keel_status keel_session_run(keel_session *session, const keel_request *request, keel_result *result, keel_error *err);
+/* The read ceiling of the device that the session runs on, bytes/s, best of `repeats`: the CPU's over `bytes` bytes by
+ * as many threads as there are workers, a GPU's over the session's own memory. */
+keel_status keel_session_bandwidth(keel_session *session, uint64_t bytes, uint32_t repeats, double *best,
+                                   keel_error *err);
 /* With several ranks: rank 0's session, for all of them. Ends the run after the iteration in flight, or the next run
  * after its first iteration when none is in flight. Any thread, any time, also from a signal handler. */
 void keel_session_stop(keel_session *session);

@@ -12,7 +12,7 @@ static const uint32_t default_runs = 5, default_steps = 32;
 static const uint64_t default_ctx[] = {128};
 
 static keel_status print_point(const bench *b, const bench_point *p, keel_error *err) {
-    TRY(out_format(err, "context %u, decode  %.2f ms/token, median of %u runs (min %.2f, max %.2f): %.2f tokens/s\n",
+    TRY(out_format(err, "context %u, decode  %.3f ms/token, median of %u runs (min %.3f, max %.3f): %.2f tokens/s\n",
                    p->ctx, p->decode.median, b->runs, p->decode.least, p->decode.most, 1000 / p->decode.median));
     TRY(out_format(err, "  bytes            %s a token, weights and KV\n", out_size((uint64_t)p->bytes_a_token).text));
     TRY(out_format(err,
@@ -25,8 +25,8 @@ static keel_status print_point(const bench *b, const bench_point *p, keel_error 
 
 /* Weights that a pass reads, all KV pages; what one token makes resident of them is less. */
 static keel_status print_text(const args *a, const keel_model_info *m, const bench *b, keel_error *err) {
-    TRY(out_format(err, "%s: %s, %u layers, weights %s; cpu, %u workers, batch %u, %u steps a run\n",
-                   model_args_name(a), m->architecture, m->n_layers, out_size(m->weight_bytes).text, b->plan.workers,
+    TRY(out_format(err, "%s: %s, %u layers, weights %s; %s, %u workers, batch %u, %u steps a run\n", model_args_name(a),
+                   m->architecture, m->n_layers, out_size(m->weight_bytes).text, b->plan.arch, b->plan.workers,
                    b->plan.batch, b->steps));
     for (size_t i = 0; i < b->n_points; i++) TRY(print_point(b, &b->points[i], err));
     uint64_t must = m->weight_bytes + b->plan.kv_bytes;
@@ -58,13 +58,13 @@ static keel_status print_json(const args *a, const keel_model_info *m, const ben
     json_t *points = json_array();
     for (size_t i = 0; points && i < b->n_points; i++) json_array_append_new(points, point_json(b, &b->points[i]));
     return json_print(json_pack("{s:o,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:s,s:o}", "model",
-                                json_of_text(name, strlen(name)), "architecture", m->architecture, "device", "cpu",
-                                "workers", (json_int_t)b->plan.workers, "batch", (json_int_t)b->plan.batch, "runs",
-                                (json_int_t)b->runs, "steps", (json_int_t)b->steps, "weight_bytes",
-                                (json_int_t)m->weight_bytes, "weight_bytes_a_token", (json_int_t)b->plan.weight_bytes,
-                                "kv_bytes", (json_int_t)b->plan.kv_bytes, "peak_rss_bytes", (json_int_t)b->peak_rss,
-                                "peak_rss_exact", (int)b->peak_rss_exact, "plan_sha256", b->plan.hash, "contexts",
-                                points),
+                                json_of_text(name, strlen(name)), "architecture", m->architecture, "device",
+                                b->plan.arch, "workers", (json_int_t)b->plan.workers, "batch",
+                                (json_int_t)b->plan.batch, "runs", (json_int_t)b->runs, "steps", (json_int_t)b->steps,
+                                "weight_bytes", (json_int_t)m->weight_bytes, "weight_bytes_a_token",
+                                (json_int_t)b->plan.weight_bytes, "kv_bytes", (json_int_t)b->plan.kv_bytes,
+                                "peak_rss_bytes", (json_int_t)b->peak_rss, "peak_rss_exact", (int)b->peak_rss_exact,
+                                "plan_sha256", b->plan.hash, "contexts", points),
                       err);
 }
 
@@ -98,10 +98,6 @@ static keel_status measure(const args *a, const keel_model *model, const keel_pl
 
 static keel_status bench_run(const args *a, keel_error *err) {
     const option_value *ctx = &a->value[OPT_CTX];
-    const char *device = a->value[OPT_DEVICE].text;
-    if (device && strcmp(device, "cpu") != 0) {
-        return fail(err, KEEL_UNSUPPORTED, "--device %s: no CUDA backend in this build; use --device cpu", device);
-    }
     bench b = {.runs = args_count32(a, OPT_RUNS, default_runs),
                .steps = args_count32(a, OPT_STEPS, default_steps),
                .progress = out_progress_wanted()};

@@ -37,7 +37,7 @@ void bench_close(bench *b) {
 static keel_status measure_bandwidth(bench *b, double *out, keel_error *err) {
     uint64_t peak = rss_peak_bytes();
     if (peak > b->peak_rss) b->peak_rss = peak;
-    TRY(keel_read_bandwidth(b->plan.workers, bandwidth_bytes, bandwidth_repeats, out, err));
+    TRY(keel_session_bandwidth(b->session, bandwidth_bytes, bandwidth_repeats, out, err));
     if (!rss_peak_reset()) b->peak_rss_exact = false;
     return KEEL_OK;
 }

@@ -104,7 +104,9 @@ const char *model_args_name(const args *a) { return a->n_operands ? a->operand[0
 
 keel_plan_options plan_args_options(const args *a) {
     keel_plan_options options = KEEL_PLAN_OPTIONS_INITIALIZER;
+    const char *device = a->value[OPT_DEVICE].text;
     options.arch = a->value[OPT_ARCH].text;
+    if (!options.arch && device && strcmp(device, "cuda") == 0) options.arch = "sm_90a";
     options.workers = args_count32(a, OPT_WORKERS, 0);
     options.batch = args_count32(a, OPT_BATCH, 0);
     options.max_seq = args_count32(a, OPT_MAX_SEQ, 0);

@@ -102,12 +102,21 @@ static keel_status print_proved_json(const job *j, const keel_plan *plan, keel_e
     return s;
 }
 
+static keel_status compile(const job *j, keel_error *err) {
+    char *report;
+    TRY(keel_plan_cubin(j->plans[j->shown], j->a->value[OPT_CUBIN].text, &report, err));
+    if (!args_flag(j->a, OPT_JSON)) return print_text(report, err);
+    keel_free(report);
+    return KEEL_OK;
+}
+
 static keel_status write_and_print(job *j, keel_error *err) {
     bool json = args_flag(j->a, OPT_JSON);
     const keel_plan *plan = j->plans[j->shown];
     if (!json) TRY(print_model(j->a, j->models[j->shown], err));
     if (!json) TRY(print_plan(plan, err));
     if (args_flag(j->a, OPT_PROVE)) TRY(prove(j, err));
+    if (j->a->value[OPT_CUBIN].given) TRY(compile(j, err));
     if (j->a->value[OPT_OUTPUT].text) TRY(write_plans(j, err));
     TRY(plan_doc_write(j->a, j->models[j->shown], plan, err));
     return json ? print_proved_json(j, plan, err) : KEEL_OK;
@@ -159,10 +168,10 @@ static keel_status plan_show_run(const args *a, keel_error *err) {
     return s;
 }
 
-static const option_id plan_options[] = {OPT_SYNTH,   OPT_WEIGHTS, OPT_LAYERS,       OPT_ARCH, PLAN_OPTION_IDS,
-                                         OPT_MAX_SEQ, OPT_TP,      OPT_EP,           OPT_HEAD, OPT_RANK,
-                                         OPT_PROVE,   OPT_SAMPLE,  OPT_ALLOW_ABSENT, OPT_DOC,  OPT_BANDWIDTH,
-                                         OPT_OUTPUT,  OPT_JSON,    OPT_HELP};
+static const option_id plan_options[] = {OPT_SYNTH,     OPT_WEIGHTS, OPT_LAYERS, OPT_ARCH,         PLAN_OPTION_IDS,
+                                         OPT_MAX_SEQ,   OPT_TP,      OPT_EP,     OPT_HEAD,         OPT_RANK,
+                                         OPT_PROVE,     OPT_CUBIN,   OPT_SAMPLE, OPT_ALLOW_ABSENT, OPT_DOC,
+                                         OPT_BANDWIDTH, OPT_OUTPUT,  OPT_JSON,   OPT_HELP};
 const verb verb_plan = {
     .name = "plan",
     .synopsis = "MODEL|GRAPH|--synth GEOMETRY [options]",

@@ -59,10 +59,6 @@ static keel_status check_outputs(const args *a, keel_error *err) {
 }
 
 keel_status run_input_check(const args *a, keel_error *err) {
-    const char *device = a->value[OPT_DEVICE].text;
-    if (device && strcmp(device, "cpu") != 0) {
-        return fail(err, KEEL_UNSUPPORTED, "--device %s: no CUDA backend in this build; use --device cpu", device);
-    }
     TRY(check_prompt(a, err));
     TRY(check_sampling(a, err));
     option_id planned = plan_args_given(a);

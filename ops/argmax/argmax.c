@@ -94,7 +94,7 @@ static void partial_store(kp_ctx *c) {
     if (c->lane != 0 || !kp_emit_wanted(c->worker->launch)) return;
     const argmax_best *lane = kb_region(c, ARGMAX_REGION_LANES);
     argmax_best best = lane[0];
-    for (kp_u32 l = 1; l < c->worker->lanes; l++) best = better(best, lane[l]);
+    for (kp_u32 l = 1; l < c->worker->lanes[KP_CONSUMER]; l++) best = better(best, lane[l]);
     ((argmax_best *)kb_buffer(c, ARGMAX_BEST))[c->task->aux] = best;
 }
 

@@ -144,7 +144,7 @@ static void hand_open(hand *x) {
     x->launch.state = &x->state;
     x->launch.step = &x->step;
     x->launch.instances = &x->instance;
-    x->worker.lanes = 2;
+    for (int r = 0; r < KP_ROLES; r++) x->worker.lanes[r] = 2;
     x->worker.launch = &x->launch;
     x->ctx.worker = &x->worker;
     x->ctx.task = &x->task;

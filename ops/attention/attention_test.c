@@ -385,7 +385,7 @@ static void rows_of_several_sequences(void **state) {
     instance.buffer[ATTENTION_CACHE_V] = cache_v;
     instance.buffer[ATTENTION_OUT] = out;
     kp_launch launch = {.instances = &instance, .step = &step, .request = &request};
-    kp_worker worker = {.lanes = 2, .launch = &launch, .smem = (kp_u8 *)smem};
+    kp_worker worker = {.lanes = {1, 2, 2, 2, 2}, .launch = &launch, .smem = (kp_u8 *)smem};
     kp_task task = {.region_offset = {0, 16 * G * DIM * sizeof(float)}};
     for (uint32_t i = 0; i < 2 * PER_SEQ * HEADS * TOKENS * DIM; i++) {
         uint32_t d = i % DIM, t = i / DIM % TOKENS, h = i / DIM / TOKENS % HEADS, page = i / DIM / TOKENS / HEADS;
@@ -410,7 +410,7 @@ static void rows_of_several_sequences(void **state) {
         }
         static const enum kp_role order[] = {KP_CONSUMER, KP_STORER};
         for (kp_u32 i = 0; i < 4; i++) {
-            kp_ctx c = {.worker = &worker, .lane = i % 2, .task = &task};
+            kp_ctx c = {.worker = &worker, .role = KP_CONSUMER, .lane = i % 2, .task = &task};
             op_find("attention")->phases[0].cpu[order[i / 2]](&c);
         }
     }

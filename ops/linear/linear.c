@@ -39,6 +39,7 @@ const op_desc keel_op_linear = {
     .phases = {{.name = "",
                 .needs = KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_LAUNCHER] = fetch, [KP_CONSUMER] = compute, [KP_STORER] = store}}},
+    .streamed = 1,
     .infer = infer,
     .place = place_matmul,
     .partial_kind = "linear",

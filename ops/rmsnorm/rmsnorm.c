@@ -31,11 +31,14 @@ static keel_status params(tiler *t, const graph *g, const graph_op *op, keel_err
     KEEL_TRY(columns_weight_dtype(t, g, op, 0, &p->weight_dtype, err));
     p->logit_rows = graph_tensor_at(g, op->out[0])->dim[0] == GRAPH_M_LOGIT;
     p->eps = (float)graph_attr_of(op, "eps");
-    uint64_t row_bytes = p->hidden * (uint64_t)dtype_bytes(tiler_dtype(t, op->in[0]));
-    const arch_desc *arch = tiler_env(t)->arch;
-    uint64_t w_bytes = p->hidden * (uint64_t)dtype_bytes((dtype)p->weight_dtype), page = arch->page_bytes;
-    uint64_t row_pages = (tiler_env(t)->m_max * row_bytes + page - 1) / page, w_pages = (w_bytes + page - 1) / page;
-    p->w_staged = row_pages + w_pages <= arch->n_pages;
+    const tile_env *env = tiler_env(t);
+    uint64_t row_bytes = p->hidden * (uint64_t)dtype_bytes(tiler_dtype(t, op->in[0])), page = env->arch->page_bytes;
+    uint64_t w_bytes = p->hidden * (uint64_t)dtype_bytes((dtype)p->weight_dtype),
+             fit = (env->n_pages * page - 256) / row_bytes;
+    uint64_t row_pages = (env->m_max * row_bytes + page - 1) / page, w_pages = (w_bytes + page - 1) / page;
+    p->staged_rows = env->m_max;
+    if (env->arch->stage_bytes && fit < env->m_max) p->staged_rows = (kp_u32)fit;
+    p->w_staged = !env->arch->stage_bytes && row_pages + w_pages <= env->n_pages;
     p->w_bytes = (kp_u32)w_bytes;
     return KEEL_OK;
 }
@@ -50,10 +53,12 @@ static void task(tiler *t, const graph *g, const graph_op *op, const op_task *k)
     (void)g;
     const rmsnorm_params *p = tiler_params_of(t);
     uint64_t row_bytes = p->hidden * (uint64_t)dtype_bytes(tiler_dtype(t, op->in[0]));
+    const arch_desc *arch = tiler_env(t)->arch;
     if (k->lo != 0 || k->hi != p->hidden || k->aux != 0) tiler_refuse(t, "a norm is one task over the whole row");
     tiler_read(t, op->in[0], 0, p->hidden);
     tiler_write(t, op->out[0], 0, p->hidden);
-    tiler_region(t, RMSNORM_REGION_ROWS, tiler_env(t)->m_max * row_bytes, KP_STORER);
+    if (p->staged_rows) tiler_region(t, RMSNORM_REGION_ROWS, p->staged_rows * row_bytes, KP_STORER);
+    if (arch->stage_bytes) tiler_region(t, RMSNORM_REGION_SUMS, arch->lanes[KP_CONSUMER] * sizeof(float), KP_STORER);
     if (p->w_staged) tiler_region(t, RMSNORM_REGION_W, p->w_bytes, KP_CONSUMER);
     tiler_cost(t, p->w_bytes, 2 * row_bytes, 4 * (uint64_t)p->hidden);
 }

@@ -18,7 +18,8 @@ enum {
     RMSNORM_BUFFERS
 };
 enum {
-    RMSNORM_REGION_ROWS, /* [rows][hidden] */
+    RMSNORM_REGION_ROWS, /* [staged_rows][hidden]; with more live rows than that, x is read where it lies */
+    RMSNORM_REGION_SUMS, /* a f32 of each consumer lane, on the GPU */
     RMSNORM_REGION_W,    /* [hidden] as the weight lies; with w_staged */
 };
 
@@ -26,7 +27,8 @@ typedef struct rmsnorm_params {
     kp_u32 hidden;
     kp_u32 weight_dtype;
     kp_u32 logit_rows; /* 1: rows from logit_from */
-    kp_u32 w_staged;   /* 1: the loader brings the weight into SMEM */
+    kp_u32 staged_rows;
+    kp_u32 w_staged; /* 1: the loader brings the weight into SMEM */
     kp_u32 w_bytes;
     float eps;
 } rmsnorm_params;

@@ -32,7 +32,7 @@ static void open(fixture *f, kp_u32 n_prompt, kp_u32 chunk, kp_u32 max_new, kp_u
     f->launch.request = &f->request;
     f->launch.state = &f->state;
     f->launch.step = &f->step;
-    f->worker.lanes = 2;
+    f->worker.lanes[KP_STORER] = 2;
     f->worker.launch = &f->launch;
     f->ctx.worker = &f->worker;
     f->ctx.role = KP_STORER;
@@ -40,7 +40,7 @@ static void open(fixture *f, kp_u32 n_prompt, kp_u32 chunk, kp_u32 max_new, kp_u
 
 static void next(fixture *f, kp_u32 iteration) {
     f->ctx.iteration = iteration;
-    for (f->ctx.lane = 0; f->ctx.lane < f->worker.lanes; f->ctx.lane++) {
+    for (f->ctx.lane = 0; f->ctx.lane < f->worker.lanes[KP_STORER]; f->ctx.lane++) {
         op_find("step_begin")->phases[0].cpu[KP_STORER](&f->ctx);
     }
 }

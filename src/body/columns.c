@@ -23,7 +23,7 @@ void body_pair(kp_ctx *c, void (*f)(const float *a, const float *b, float *out, 
 
 void body_matmul_fetch(kp_ctx *c, kp_u32 x) {
     const kp_matmul *p = kb_params(c);
-    if (p->x_staged) kb_fetch_rows(c, KP_MATMUL_X, x, p->k, 0, p->k, p->logit_rows);
+    if (p->x_rows) kb_fetch_rows(c, KP_MATMUL_X, x, p->k, 0, p->k, p->logit_rows);
 }
 
 void body_matmul(kp_ctx *c, kp_u32 x, kp_u32 w) {
@@ -31,7 +31,7 @@ void body_matmul(kp_ctx *c, kp_u32 x, kp_u32 w) {
     const kp_task *task = c->task;
     kp_u32 first = kb_rows_from(c, p->logit_rows), lo, hi;
     const float *rows = (const float *)kb_buffer(c, x) + (size_t)first * p->k;
-    if (p->x_staged) rows = kb_region(c, KP_MATMUL_X);
+    if (p->x_rows) rows = kb_region(c, KP_MATMUL_X);
     float *y = kb_region(c, KP_MATMUL_Y);
     kb_share(c, task->lo, task->hi, 8, &lo, &hi);
     dtype wt = (dtype)p->weight_dtype;

@@ -21,16 +21,23 @@ typedef void (*kb_body)(kp_ctx *c);
 void kb_bulk(kp_ctx *c, void *dst, const void *src, kp_u32 bytes);
 
 KP_FN void *kb_region(const kp_ctx *c, kp_u32 i) { return c->worker->smem + c->task->region_offset[i]; }
+/* On the GPU instance and step record are read from copies in SMEM. */
+#ifdef __CUDACC__
+KP_FN const void *kb_params(const kp_ctx *c) { return c->slot->params; }
+KP_FN void *kb_buffer(const kp_ctx *c, kp_u32 i) { return c->slot->instance.buffer[i]; }
+KP_FN const kp_step *kb_step(const kp_ctx *c) { return &c->worker->step; }
+#else
 KP_FN const void *kb_params(const kp_ctx *c) { return c->worker->launch->instances[c->task->instance].params; }
 /* By position: inputs, weights, outputs, scratch, as the op's header numbers them. Null where the graph bound none. */
 KP_FN void *kb_buffer(const kp_ctx *c, kp_u32 i) { return c->worker->launch->instances[c->task->instance].buffer[i]; }
+KP_FN const kp_step *kb_step(const kp_ctx *c) { return c->worker->launch->step; }
+#endif
 /* The same buffer on rank r; it lies in symmetric memory. */
 KP_FN const void *kb_buffer_of(const kp_ctx *c, kp_u32 i, kp_u32 r) {
     const kp_launch *l = c->worker->launch;
     return l->world <= 1 ? kb_buffer(c, i)
                          : l->rank_memory[r] + ((const kp_u8 *)kb_buffer(c, i) - l->rank_memory[l->rank]);
 }
-KP_FN const kp_step *kb_step(const kp_ctx *c) { return c->worker->launch->step; }
 KP_FN kp_u32 kb_rows_live(const kp_ctx *c) { return kb_step(c)->n_rows; }
 
 /* Rows that a tensor of the given row space holds in this iteration: [*lo, n). */
@@ -38,7 +45,7 @@ KP_FN kp_u32 kb_rows_from(const kp_ctx *c, kp_u32 logit_rows) { return logit_row
 
 /* This lane's share [*a, *b) of [lo, hi), whole multiples of `grain` but for the end. */
 KP_FN void kb_share(const kp_ctx *c, kp_u32 lo, kp_u32 hi, kp_u32 grain, kp_u32 *a, kp_u32 *b) {
-    kp_u32 lanes = c->worker->lanes, units = (hi - lo + grain - 1) / grain, each = (units + lanes - 1) / lanes;
+    kp_u32 lanes = c->worker->lanes[c->role], units = (hi - lo + grain - 1) / grain, each = (units + lanes - 1) / lanes;
     kp_u32 from = lo + each * c->lane * grain, to = from + each * grain;
     *a = from < hi ? from : hi;
     *b = to < hi ? to : hi;

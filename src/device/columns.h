@@ -18,19 +18,21 @@ typedef struct kp_pair {
 
 /* y = x Wᵀ (+ bias), W [n][k]. */
 enum {
-    KP_MATMUL_X, /* [rows][k] of activations, where x_staged; goes back with the consumer */
-    KP_MATMUL_Y  /* [rows][hi − lo] of f32; goes back with the storer */
+    KP_MATMUL_X, /* [x_rows][x_pitch] of activations, where x_rows is not 0; goes back with the consumer */
+    KP_MATMUL_Y  /* [parts][rows][hi − lo] of f32; goes back with the storer */
 };
 typedef struct kp_matmul {
     kp_u32 n, k;
     kp_u32 weight_dtype, bias_dtype;
     kp_u32 logit_rows; /* 1: only rows from logit_from are there */
-    kp_u32 x_staged;   /* 1: KP_MATMUL_X is there; 0: x is read where it lies */
+    kp_u32 x_rows;     /* rows that KP_MATMUL_X has room for; where more are live, x is read where it lies */
+    kp_u32 x_pitch;    /* elements from one row of KP_MATMUL_X to the next */
+    kp_u32 parts;      /* partial sums of a column, added up by the storer */
 } kp_matmul;
-KP_FN kp_u64 kp_matmul_x_bytes(const kp_matmul *p, kp_u32 m_max, kp_u32 act_bytes) {
-    return (kp_u64)m_max * p->k * act_bytes;
+KP_FN kp_u64 kp_matmul_x_bytes(const kp_matmul *p, kp_u32 act_bytes) {
+    return (kp_u64)p->x_rows * p->x_pitch * act_bytes;
 }
 /* Of one column. */
-KP_FN kp_u64 kp_matmul_y_bytes(kp_u32 m_max) { return (kp_u64)m_max * sizeof(float); }
+KP_FN kp_u64 kp_matmul_y_bytes(const kp_matmul *p, kp_u32 m_max) { return (kp_u64)p->parts * m_max * sizeof(float); }
 
 #endif

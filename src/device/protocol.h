@@ -11,10 +11,13 @@
  *       slot barriers with the semantics of the PTX mbarrier: a phase completes when `count` arrivals came and all
  *       expected bytes have landed; kp_bar_test(b, parity) is true once the phase of that parity has completed.
  *   kp_bulk_start(c, dst, src, bytes, b)    asynchronous copy that lands `bytes` on b; order among copies undefined
- *   kp_yield(c, hint)                       lets others run; the hint says what is waited for
- *   kp_abort_poll(c)                        true once the run is being aborted
- *   kp_dispatch(c)                          runs the body of c->role for c->task (a table or a generated switch)
- *   kp_run_over(launch)                     worker 0 alone, between iterations: was that the last one?
+ *   kp_publish_copies(c, slot, t), kp_events_passed(c, t)   what the backend copies near the roles: the task's
+ * instance, by the controller; the step record, behind the task's events kp_wait_event(c, t, i), kp_wait_triggers(c, t,
+ * i)       the i-th event that t waits for, its triggers an iteration kp_count(p)                             a lane's
+ * own counter: its value, then one more kp_yield(c, hint)                       lets others run; the hint says what is
+ * waited for kp_abort_poll(c)                        true once the run is being aborted kp_dispatch(c) runs the body of
+ * c->role for c->task (a table or a generated switch) kp_run_over(launch)                     worker 0 alone, between
+ * iterations: was that the last one?
  *
  * Every wait polls the abort word and then returns 0, upon which the role leaves. Nothing here waits without bound.
  */
@@ -49,6 +52,12 @@
 #define KP_FAULT_RANK_ALONE 20       /* rank 0 does not wait for the other ranks at the border */
 #define KP_FAULT_NO_POLL 21          /* the wait for a counter does not look at the abort word */
 
+/* Who claims pages, in queue order: the loader, or, where it streams weights through a ring of its own and must not
+ * wait for pages, the launcher. */
+#ifndef KP_CLAIM_ROLE
+#define KP_CLAIM_ROLE 1 /* KP_LOADER */
+#endif
+
 /* ---- waits -------------------------------------------------------------------------------------- */
 
 KP_FN int kp_wait_bar(kp_ctx *c, kp_bar *bar, kp_u32 parity, kp_u32 what) {
@@ -82,8 +91,8 @@ KP_FN int kp_claim(kp_ctx *c, const kp_task *t) {
     for (kp_u32 s = 0; s < t->n_spans; s++) {
         for (kp_u32 i = 0; i < t->span[s].n_pages; i++) {
             kp_u32 page = t->span[s].first_page + i;
-            if (page % w->lanes != c->lane) continue;
-            kp_u32 claims = w->claims[page]++;
+            if (page % w->lanes[KP_CLAIM_ROLE] != c->lane) continue;
+            kp_u32 claims = kp_count(&w->claims[page]);
 #if KP_FAULT == KP_FAULT_SPARSE_CLAIM
             if ((claims & 1) && t->span[s].release_role == KP_STORER) continue;
 #endif
@@ -132,8 +141,7 @@ KP_FN int kp_wait_events(kp_ctx *c, const kp_task *t) {
     return 1;
 #endif
     for (kp_u32 i = 0; i < t->n_waits; i++) {
-        kp_u32 event = l->waits[t->wait_first + i];
-        kp_u32 target = l->triggers[event] * (c->iteration + 1);
+        kp_u32 event = kp_wait_event(c, t, i), target = kp_wait_triggers(c, t, i) * (c->iteration + 1);
         if (!kp_wait_counter(c, &l->events[event].count, target, KP_WHAT_EVENT + event)) return 0;
     }
     return 1;
@@ -159,20 +167,31 @@ KP_FN void kp_signal(kp_ctx *c, kp_u32 event) {
 /* ---- the roles ---------------------------------------------------------------------------------- */
 
 KP_FN int kp_loader_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
+#if KP_CLAIM_ROLE == 1 /* KP_LOADER, as the preprocessor sees it */
     if (!kp_claim(c, &slot->task)) return 0;
     kp_bar_arrive(&slot->claimed);
     if (!kp_wait_bar(c, &slot->claimed, parity, KP_WHAT_CLAIMED)) return 0;
     kp_dispatch(c);
     kp_bar_arrive(&slot->loaded);
+#else /* what the body streams has barriers of its own, and is more than the ring holds: the consumer starts meanwhile \
+       */
+    kp_bar_arrive(&slot->loaded);
+    kp_dispatch(c);
+#endif
     return kp_release_joined(c, slot, &slot->task, parity);
 }
 
 KP_FN int kp_launcher_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
     kp_worker *w = c->worker;
+#if KP_CLAIM_ROLE == 2 /* KP_LAUNCHER */
+    if (!kp_claim(c, &slot->task)) return 0;
+    kp_bar_arrive(&slot->claimed);
+#endif
     if (!kp_wait_bar(c, &slot->claimed, parity, KP_WHAT_CLAIMED)) return 0;
     if (c->lane == 0) {
         if (w->index == 0 && kp_load_acquire(&w->launch->control->stop_request)) kp_store_release(&w->stop_seen, 1);
         if (!kp_wait_events(c, &slot->task)) return 0;
+        kp_events_passed(c, &slot->task);
         kp_bar_arrive(&slot->ready);
 #if KP_FAULT != KP_FAULT_LANE_SKIPS_READY
     } else if (!kp_wait_bar(c, &slot->ready, parity, KP_WHAT_READY)) {
@@ -333,6 +352,7 @@ KP_FN int kp_publish(kp_ctx *c, kp_u32 seq, kp_u32 iteration, const kp_task *t) 
     slot->terminate = t ? 0 : 1;
     slot->iteration = iteration;
     if (t) slot->task = *t;
+    if (t) kp_publish_copies(c, slot, t);
     kp_bar_arrive(&slot->arrived);
     return 1;
 }
@@ -374,20 +394,21 @@ KP_FN void kp_role_main(kp_ctx *c) {
 
 /* Before any role starts, one thread a worker. */
 KP_FN void kp_worker_init(kp_worker *w) {
-    kp_u32 lanes = w->lanes;
+    const kp_u32 *lanes = w->lanes;
+    kp_u32 all = lanes[KP_LOADER] + lanes[KP_LAUNCHER] + lanes[KP_CONSUMER] + lanes[KP_STORER];
     for (kp_u32 s = 0; s < KP_SLOTS; s++) {
         kp_slot *slot = &w->slot[s];
         kp_bar_init(&slot->arrived, 1);
-        kp_bar_init(&slot->claimed, lanes);
+        kp_bar_init(&slot->claimed, lanes[KP_CLAIM_ROLE]);
         kp_bar_init(&slot->ready, 1);
-        kp_bar_init(&slot->loaded, 2 * lanes);
+        kp_bar_init(&slot->loaded, lanes[KP_LOADER] + lanes[KP_LAUNCHER]);
 #if KP_FAULT == KP_FAULT_EXTRA_LANE
-        kp_bar_init(&slot->computed, lanes + 1);
+        kp_bar_init(&slot->computed, lanes[KP_CONSUMER] + 1);
 #else
-        kp_bar_init(&slot->computed, lanes);
+        kp_bar_init(&slot->computed, lanes[KP_CONSUMER]);
 #endif
-        kp_bar_init(&slot->finished, lanes * (KP_ROLES - 1));
-        for (kp_u32 r = 0; r < KP_ROLES; r++) kp_bar_init(&slot->join[r], lanes);
+        kp_bar_init(&slot->finished, all);
+        for (kp_u32 r = 0; r < KP_ROLES; r++) kp_bar_init(&slot->join[r], lanes[r]);
     }
     for (kp_u32 p = 0; p < w->n_pages; p++) {
         kp_bar_init(&w->page_free[p], 1);

@@ -23,7 +23,7 @@ typedef struct kp_event {
 } kp_event;
 
 /* One op of the graph as bound to memory. */
-enum { KP_BUFFERS = 12 };
+enum { KP_BUFFERS = 12, KP_SLOT_PARAMS = 16, KP_SLOT_WAITS = 8 };
 typedef struct kp_instance {
     const void *params;       /* the op's own parameter struct */
     void *buffer[KP_BUFFERS]; /* inputs, then weights, then outputs, then scratch, in the op's order */
@@ -38,6 +38,8 @@ typedef struct kp_control {
     kp_u32 pad2[15];
     kp_u32 stop_request; /* set by the host at any time */
     kp_u32 pad3[15];
+    kp_u32 checked_in; /* GPU: workers that have started */
+    kp_u32 pad5[15];
     kp_u32 ranks_arrived; /* rank 0: ranks × iterations that reached the border */
     kp_u32 pad4[15];
 } kp_control;
@@ -59,6 +61,7 @@ typedef struct kp_launch {
     const kp_u8 *event_ranks; /* by event: 1 = a task that triggers it adds to every rank's counter */
     kp_event *const *rank_events;
     kp_control *const *rank_control;
+    void *report;              /* GPU: where each lane says how it ended */
     kp_u8 *const *rank_memory; /* symmetric arenas: the same offset is the same buffer on every rank */
 } kp_launch;
 
@@ -74,15 +77,26 @@ typedef struct kp_slot {
     kp_bar computed;       /* consumer → storer */
     kp_bar finished;       /* every lane of every role → controller: the slot is free */
     kp_bar join[KP_ROLES]; /* lanes of one role among themselves */
+#ifdef __CUDACC__
+    kp_instance instance;          /* copies of what lies in global memory, made by the controller */
+    kp_u32 params[KP_SLOT_PARAMS]; /* of the instance */
+    kp_u32 wait_event[KP_SLOT_WAITS], wait_triggers[KP_SLOT_WAITS];
+#endif
 } kp_slot;
 
 typedef struct kp_worker {
-    kp_u32 index, lanes;
+    kp_u32 index;
+    kp_u32 lanes[KP_ROLES]; /* lanes of each role; a lane is a fiber on the CPU, a warp on the GPU */
     kp_u32 n_pages, page_bytes;
     kp_u8 *smem;       /* [n_pages][page_bytes] */
     kp_bar *page_free; /* [n_pages] one phase a release */
     kp_u32 *claims;    /* [n_pages] the loader lane's own count */
     const kp_launch *launch;
+    void *stream; /* GPU: the weight stream's ring */
+#ifdef __CUDACC__
+    kp_step step; /* a copy of the step record, made once an iteration */
+    kp_u32 step_of;
+#endif
     kp_u32 stop_seen; /* worker 0: its launcher saw the host's stop request */
     kp_slot slot[KP_SLOTS];
 } kp_worker;
@@ -92,6 +106,7 @@ typedef struct kp_ctx {
     kp_worker *worker;
     kp_u32 role, lane;
     kp_u32 iteration;
+    kp_u32 stream;       /* stages that this lane has pushed or seen go by since the launch (device/cuda_stream.cuh) */
     kp_slot *slot;       /* of the task in hand */
     const kp_task *task; /* in the slot */
     void *backend;
@@ -110,7 +125,8 @@ enum kp_hint_kind { KP_HINT_RUN, KP_HINT_BAR, KP_HINT_COUNTER, KP_HINT_GO, KP_HI
     X(JOIN, "its sister lane")                                                                                         \
     X(BORDER, "the other workers at the iteration border")                                                             \
     X(GO, "worker 0's go word")                                                                                        \
-    X(COPY, "a copy")
+    X(COPY, "a copy")                                                                                                  \
+    X(STREAM, "the weight stream")
 enum kp_what {
 #define X(NAME, text) KP_WHAT_##NAME,
     KP_WHAT_MAP(X)

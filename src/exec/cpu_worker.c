@@ -238,8 +238,8 @@ static bool worker_open(cpu_engine *e, uint32_t index) {
     cpu_worker *w = &e->workers[index];
     uint32_t lanes = e->config.lanes;
     w->engine = e;
-    w->w =
-        (kp_worker){.index = index, .lanes = lanes, .n_pages = e->config.n_pages, .page_bytes = e->config.page_bytes};
+    w->w = (kp_worker){.index = index, .n_pages = e->config.n_pages, .page_bytes = e->config.page_bytes};
+    for (uint32_t role = 0; role < KP_ROLES; role++) w->w.lanes[role] = lanes;
     w->w.launch = e->launch;
     w->w.smem = mem_aligned(4096, (size_t)e->config.n_pages * e->config.page_bytes);
     w->w.page_free = mem_calloc(e->config.n_pages, sizeof *w->w.page_free);

@@ -3,6 +3,7 @@
 
 #include "core/mem.h"
 #include "exec/cpu_worker.h"
+#include "exec/cuda_session.h"
 #include "exec/hang.h"
 
 #include "device/emit.h"
@@ -20,6 +21,7 @@ typedef struct session_ranks {
 
 struct session {
     const plan *p;
+    cuda_session *cuda; /* the plan's arch is a GPU's: all the rest is its */
     session_options options;
     uint8_t *arena; /* activations and scratch */
     uint8_t *kv;
@@ -153,18 +155,21 @@ static keel_status bind_tables(session *s, keel_error *err) {
     return KEEL_OK;
 }
 
-/* Logical KV page i of the sequence lies in physical page table[i]: the identity, or a Fisher–Yates draw. */
+void session_page_table(uint32_t *table, uint32_t n, uint32_t seed) {
+    for (uint32_t i = 0; i < n; i++) table[i] = i;
+    for (uint32_t i = n, x = seed; seed && i-- > 1;) {
+        x = x * 1664525u + 1013904223u;
+        uint32_t j = (x >> 8) % (i + 1), t = table[i];
+        table[i] = table[j];
+        table[j] = t;
+    }
+}
+
 static keel_status make_page_table(session *s, keel_error *err) {
-    uint32_t n = (s->p->max_seq + s->p->page_tokens - 1) / s->p->page_tokens, x = s->options.page_seed;
+    uint32_t n = (s->p->max_seq + s->p->page_tokens - 1) / s->p->page_tokens;
     s->page_table = mem_alloc((size_t)n * sizeof *s->page_table);
     if (!s->page_table) return KEEL_NOMEM_AT(err, "session: page table");
-    for (uint32_t i = 0; i < n; i++) s->page_table[i] = i;
-    for (uint32_t i = n; s->options.page_seed && i-- > 1;) {
-        x = x * 1664525u + 1013904223u;
-        uint32_t j = (x >> 8) % (i + 1), t = s->page_table[i];
-        s->page_table[i] = s->page_table[j];
-        s->page_table[j] = t;
-    }
+    session_page_table(s->page_table, n, s->options.page_seed);
     s->request.pages_per_seq = n;
     return KEEL_OK;
 }
@@ -204,14 +209,13 @@ static keel_status session_bind(session *s, const weights *w, keel_error *err) {
 
 keel_status session_open(const plan *p, const weights *w, const session_options *options, session **out,
                          keel_error *err) {
-    if (strcmp(p->arch, "cpu") != 0)
-        return error_set(err, KEEL_UNSUPPORTED, "the plan is for %s; this session runs cpu plans", p->arch);
     session *s = mem_calloc(1, sizeof *s);
     if (!s) return KEEL_NOMEM_AT(err, "session");
     s->p = p;
     s->options = *options;
     if (!s->options.watchdog_s) s->options.watchdog_s = 10;
-    keel_status status = session_bind(s, w, err);
+    keel_status status =
+        strcmp(p->arch, "cpu") == 0 ? session_bind(s, w, err) : cuda_session_open(p, w, &s->options, &s->cuda, err);
     if (status != KEEL_OK) {
         session_close(s);
         return status;
@@ -222,6 +226,7 @@ keel_status session_open(const plan *p, const weights *w, const session_options 
 
 void session_close(session *s) {
     if (!s) return;
+    cuda_session_close(s->cuda);
     cpu_engine_close(s->engine);
     if (s->arena) munmap(s->arena, s->p->arena_bytes ? s->p->arena_bytes : 1);
     if (s->kv) munmap(s->kv, s->kv_bytes ? s->kv_bytes : 1);
@@ -337,6 +342,10 @@ static uint32_t watch(session *s, session_token on_token, void *user, session_en
 
 keel_status session_run(session *s, const kp_request *request, session_token on_token, void *user,
                         session_result *result, keel_error *err) {
+    if (s->cuda) {
+        KEEL_TRY(check_request(s, request, err));
+        return cuda_session_run(s->cuda, request, on_token, user, result, err);
+    }
     KEEL_TRY(prepare(s, request, err));
     session_end end = END_WELL;
     *result = (session_result){.start_ns = kb_now_ns()};
@@ -355,8 +364,19 @@ keel_status session_run(session *s, const kp_request *request, session_token on_
     return KEEL_OK;
 }
 
-void session_stop(session *s) { __atomic_store_n(&s->control->stop_request, 1, __ATOMIC_RELEASE); }
+void session_stop(session *s) {
+    if (s->cuda) {
+        cuda_session_stop(s->cuda);
+        return;
+    }
+    __atomic_store_n(&s->control->stop_request, 1, __ATOMIC_RELEASE);
+}
 
 void *session_buffer(session *s, uint32_t buffer) { return s->buffer[buffer]; }
 
 uint64_t session_kv_bytes(const session *s) { return s->kv_bytes; }
+
+keel_status session_bandwidth(session *s, uint64_t bytes, uint32_t repeats, double *best, keel_error *err) {
+    if (s->cuda) return cuda_session_bandwidth(s->cuda, repeats, best, err);
+    return keel_read_bandwidth(s->p->workers, bytes, repeats, best, err);
+}

@@ -10,11 +10,12 @@
 typedef struct session session;
 
 typedef struct session_options {
-    uint32_t lanes;      /* lanes a role: 1 or 2; 0 = 1 */
-    uint32_t seed;       /* 0: fixed order; else the CPU backend shuffles fibers and copies by it */
-    uint32_t page_seed;  /* 0: KV pages in order; else the page table is a permutation drawn from it */
-    uint32_t watchdog_s; /* abort after so many seconds without progress; 0 = 10 */
-    rank_group *group;   /* of a plan for several ranks: borrowed, opened with session_rank_bytes() */
+    uint32_t lanes;        /* lanes a role: 1 or 2; 0 = 1 */
+    uint32_t seed;         /* 0: fixed order; else the CPU backend shuffles fibers and copies by it */
+    uint32_t page_seed;    /* 0: KV pages in order; else the page table is a permutation drawn from it */
+    uint32_t watchdog_s;   /* abort after so many seconds without progress; 0 = 10 */
+    const char *cubin_dir; /* where compiled device code is kept; NULL: nowhere */
+    rank_group *group;     /* of a plan for several ranks: borrowed, opened with session_rank_bytes() */
 } session_options;
 
 /* Bytes of a rank's memory that the other ranks touch. */
@@ -44,6 +45,14 @@ keel_status session_run(session *s, const kp_request *request, session_token on_
 /* Asks the run to end after the iteration in flight. Any thread, any time. With several ranks: the one of rank 0, for
  * all of them. */
 void session_stop(session *s);
+
+/* What the device that the session runs on reads at most, bytes/s: of `bytes` bytes by the CPU, of the session's own
+ * memory by a GPU. */
+keel_status session_bandwidth(session *s, uint64_t bytes, uint32_t repeats, double *best, keel_error *err);
+
+/* Logical KV page i of the sequence lies in physical page table[i], i < n: the identity, or with a seed a Fisher-Yates
+ * draw. */
+void session_page_table(uint32_t *table, uint32_t n, uint32_t seed);
 
 /* Memory of a plan buffer: for tests and for reading logits. */
 void *session_buffer(session *s, uint32_t buffer);

@@ -50,7 +50,8 @@ typedef struct op_desc {
      * everything must be whole. */
     const char *(*place)(const graph_op *op, op_places *places);
     const char *partial_kind; /* the op that makes the summand when its weight is row-sharded: "linear" */
-    bool grid_wide; /* one task a worker, aux 0 … workers − 1; their consumers meet in a barrier of the op's */
+    bool grid_wide;    /* one task a worker, aux 0 … workers − 1; their consumers meet in a barrier of the op's */
+    unsigned streamed; /* weight slots, a bit each, that stream in tiles where the arch has a ring for it */
     const char *collective; /* "AR", "RS", "AG", "EP": reads other ranks' tensors; NULL: works on its own rank */
     /* Parameters and scratch; which tasks; what one task touches. See plan/tiler.h. Pure. */
     keel_status (*params)(struct tiler *t, const graph *g, const graph_op *op, keel_error *err);

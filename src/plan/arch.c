@@ -15,11 +15,15 @@ const arch_desc arch_table[] = {
      .tile_rows = 8},
     {.name = "sm_90a",
      .act_dtype = DTYPE_BF16,
-     .page_bytes = 16 * 1024,
-     .n_pages = 14,
+     .page_bytes = 4 * 1024,
+     .n_pages = 56,
+     .few_pages = 8,
+     .row_pages = 24,
+     .stage_bytes = 16 * 1024,
      .workers = 132,
      .max_workers = 4096,
-     .tile_rows = 16},
+     .tile_rows = 16,
+     .lanes = {1, 1, 4, 4, 2}},
 };
 const unsigned arch_count = sizeof arch_table / sizeof *arch_table;
 
@@ -30,12 +34,22 @@ const arch_desc *arch_find(const char *name) {
     return NULL;
 }
 
-/* CUDA bodies do not exist yet: on every arch but the CPU all needed roles are missing. */
+static bool cuda_has(const op_desc *op, const char *phase, unsigned role) {
+    for (const arch_body *b = arch_cuda_bodies; b->op; b++) {
+        if (b->role == role && strcmp(b->op, op->name) == 0 && strcmp(b->phase, *phase ? phase : "main") == 0)
+            return true;
+    }
+    return false;
+}
+
+/* An op may give roles other work on other archs: any body of a GPU phase that stores is the whole of it. */
 unsigned arch_missing_roles(const arch_desc *arch, const op_desc *op, int phase) {
     const op_phase *p = &op->phases[phase];
+    bool cpu = strcmp(arch->name, "cpu") == 0;
     unsigned have = 0;
-    for (int r = 0; r < KP_ROLES; r++) {
-        if (p->cpu[r] && strcmp(arch->name, "cpu") == 0) have |= KP_ROLE_BIT(r);
+    for (unsigned r = 0; r < KP_ROLES; r++) {
+        if (cpu ? p->cpu[r] != NULL : cuda_has(op, p->name, r)) have |= KP_ROLE_BIT(r);
     }
+    if (!cpu && (have & KP_ROLE_BIT(KP_STORER))) return 0;
     return p->needs & ~have;
 }

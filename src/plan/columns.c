@@ -20,7 +20,7 @@ void columns_check(tiler *t, const op_task *k) {
 }
 
 uint32_t columns_most(const tiler *t, uint64_t fixed_bytes, uint64_t column_bytes, uint32_t regions) {
-    uint64_t page = tiler_env(t)->arch->page_bytes, pages = tiler_env(t)->arch->n_pages / 2;
+    uint64_t page = tiler_env(t)->arch->page_bytes, pages = tiler_env(t)->n_pages / 2;
     uint64_t fixed = (fixed_bytes + page - 1) / page;
     return fixed < pages ? (uint32_t)((pages - fixed) / regions * page / column_bytes) : 0;
 }
@@ -66,7 +66,15 @@ void columns_pair_task(tiler *t, const graph *g, const graph_op *op, const op_ta
 }
 
 static uint64_t matmul_x_bytes(const tiler *t, const graph_op *op, const kp_matmul *p) {
-    return kp_matmul_x_bytes(p, tiler_env(t)->m_max, (kp_u32)dtype_bytes(tiler_dtype(t, op->in[0])));
+    return kp_matmul_x_bytes(p, (kp_u32)dtype_bytes(tiler_dtype(t, op->in[0])));
+}
+
+/* Rows of x that fit beside an output tile. Where weights stream, x must not wait for room: a page is left for y. */
+static kp_u32 staged_rows(const tiler *t, uint64_t row_bytes) {
+    const tile_env *env = tiler_env(t);
+    uint64_t pages = env->arch->stage_bytes ? env->n_pages - 1 : env->n_pages / 2 - 1;
+    uint64_t rows = pages * env->arch->page_bytes / row_bytes;
+    return (kp_u32)(rows < env->m_max ? rows : env->m_max);
 }
 
 keel_status columns_matmul_params(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
@@ -79,15 +87,26 @@ keel_status columns_matmul_params(tiler *t, const graph *g, const graph_op *op, 
     p->logit_rows = graph_tensor_at(g, op->in[0])->dim[0] == GRAPH_M_LOGIT;
     KEEL_TRY(columns_weight_dtype(t, g, op, 0, &p->weight_dtype, err));
     KEEL_TRY(columns_weight_dtype(t, g, op, 1, &p->bias_dtype, err));
-    p->x_staged = matmul_x_bytes(t, op, p) <= (uint64_t)arch->page_bytes * (arch->n_pages / 2 - 1);
+    p->parts = arch->stage_bytes ? arch->lanes[KP_CONSUMER] : 1;
+    p->x_pitch = arch->stage_bytes ? (p->k + 15) / 16 * 16 + 8 : p->k;
+    p->x_rows = staged_rows(t, (uint64_t)p->x_pitch * dtype_bytes(tiler_dtype(t, op->in[0])));
+    if (!arch->stage_bytes && p->x_rows < tiler_env(t)->m_max) p->x_rows = 0;
     return KEEL_OK;
+}
+
+static uint64_t matmul_column_bytes(const tiler *t, const kp_matmul *p) {
+    return kp_matmul_y_bytes(p, tiler_env(t)->m_max);
 }
 
 void columns_matmul_tile(tiler *t, const graph *g, const graph_op *op) {
     (void)g;
     const kp_matmul *p = tiler_params_of(t);
-    uint64_t x_bytes = p->x_staged ? matmul_x_bytes(t, op, p) : 0;
-    columns_tile(t, p->n, 0, columns_most(t, x_bytes, kp_matmul_y_bytes(tiler_env(t)->m_max), 1));
+    const tile_env *env = tiler_env(t);
+    uint64_t page = env->arch->page_bytes, x_pages = (matmul_x_bytes(t, op, p) + page - 1) / page;
+    uint32_t most = columns_most(t, matmul_x_bytes(t, op, p), matmul_column_bytes(t, p), 1);
+    if (env->arch->stage_bytes) /* weights run ahead in the ring, so that a task may take all pages */
+        most = (uint32_t)((env->n_pages - x_pages) * page / matmul_column_bytes(t, p));
+    columns_tile(t, p->n, 0, most);
 }
 
 void columns_matmul_task(tiler *t, const graph *g, const graph_op *op, const op_task *k, int residual) {
@@ -100,7 +119,7 @@ void columns_matmul_task(tiler *t, const graph *g, const graph_op *op, const op_
     tiler_read(t, op->in[0], 0, p->k);
     tiler_read(t, residual, k->lo, k->hi);
     tiler_write(t, op->out[0], k->lo, k->hi);
-    if (p->x_staged) tiler_region(t, KP_MATMUL_X, matmul_x_bytes(t, op, p), KP_CONSUMER);
-    tiler_region(t, KP_MATMUL_Y, width * kp_matmul_y_bytes(tiler_env(t)->m_max), KP_STORER);
+    if (p->x_rows) tiler_region(t, KP_MATMUL_X, matmul_x_bytes(t, op, p), KP_CONSUMER);
+    tiler_region(t, KP_MATMUL_Y, (width + 15) / 16 * 16 * matmul_column_bytes(t, p), KP_STORER);
     tiler_cost(t, weight + bias, (p->k + (residual ? 2 : 1) * width) * act, 2 * width * p->k);
 }

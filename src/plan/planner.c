@@ -42,7 +42,7 @@ static keel_status plan_header(plan *p, const graph *g, const plan_options *o, k
         o->max_seq ? o->max_seq : (uint32_t)(g->max_position > 0 && g->max_position < 4096 ? g->max_position : 4096);
     p->kv_splits = o->kv_splits;
     p->page_bytes = arch->page_bytes;
-    p->n_pages = arch->n_pages;
+    p->n_pages = !arch->stage_bytes ? arch->n_pages : p->m_max == 1 ? arch->few_pages : arch->row_pages;
     p->architecture = arena_strdup(&p->arena, g->architecture ? g->architecture : "");
     p->layer_first = (uint32_t)g->layer_first;
     p->n_layers = (uint32_t)g->n_layers;
@@ -109,7 +109,8 @@ tile_env plan_env(const plan *p) {
                       .page_tokens = p->page_tokens,
                       .kv_splits = p->kv_splits,
                       .world = p->tp,
-                      .rank = p->rank};
+                      .rank = p->rank,
+                      .n_pages = p->n_pages};
 }
 
 static keel_status plan_steps(tiler *t, plan *p, const plan_options *o, phase_sets *full, keel_error *err) {

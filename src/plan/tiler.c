@@ -137,7 +137,7 @@ void tiler_refuse(tiler *t, const char *why) { breach(t, why); }
 
 void tiler_region(tiler *t, int index, uint64_t bytes, enum kp_role release) {
     if (t->nomem || t->task == t->n_tasks) return;
-    uint64_t capacity = (uint64_t)t->env.arch->page_bytes * t->env.arch->n_pages;
+    uint64_t capacity = (uint64_t)t->env.arch->page_bytes * t->env.n_pages;
     if (index < 0 || index >= KP_REGIONS) {
         breach(t, "tiler_region: no such region index");
         return;

@@ -39,6 +39,7 @@ typedef struct tile_env {
     uint32_t page_tokens; /* tokens a KV page */
     uint32_t kv_splits;   /* 0: the op chooses */
     uint32_t world, rank; /* 1, 0 without tensor parallelism */
+    uint32_t n_pages;     /* of SMEM, arch->page_bytes each */
 } tile_env;
 const tile_env *tiler_env(const tiler *t);
 

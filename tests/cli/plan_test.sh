@@ -42,9 +42,11 @@ for geometry in tiny-llama qwen3-0.6b "$golden/tiny-yarn/config.json" "$golden/t
     expect 0 plan --synth "$geometry" --workers 2 --json
     holds "plan --synth $geometry" out 'len(v["tasks"]) > 0'
 done
-expect 0 plan --synth qwen3-8b --arch sm_90a --allow-absent
+expect 0 plan --synth qwen3-8b --arch sm_90a
+grep -q '^complete  yes' out || wrong "a plan whose ops all have CUDA bodies is not called complete"
+expect 0 plan --synth qwen3-8b --arch sm_90a --sample --allow-absent
 grep -q '^complete  no' out || wrong "--allow-absent does not say that the plan is not complete"
-expect 1 plan --synth qwen3-8b --arch sm_90a -o absent.plan
+expect 1 plan --synth qwen3-8b --arch sm_90a --sample -o absent.plan
 absent absent.plan
 
 # a plan of any origin

@@ -47,8 +47,14 @@ refused 2 "--chat: wraps text, not --tokens" run "$model" --chat --tokens 1
 refused 2 "--system: belongs to --chat" run "$model" --prompt x --system y
 refused 2 "--top-k: needs a --temperature" run "${synth[@]}" --top-k 3
 refused 2 "--workers: the plan of --plan says so" run "${synth[@]}" --plan x.plan --workers 2
-refused 2 "no CUDA backend in this build" run "${synth[@]}" --device cuda
-refused 2 "no CUDA backend in this build" bench --synth tiny-qwen3 --device cuda
+if ! ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'; then
+    refused 2 "no CUDA driver: libcuda.so.1 is not on this machine.*--device cpu" run "${synth[@]}" --device cuda
+    refused 2 "no CUDA driver: libcuda.so.1 is not on this machine.*--device cpu" bench --synth tiny-qwen3 --device cuda
+fi
+refused 2 "--cubin: the value FILE is missing" plan "$model" --cubin
+expect 2 plan "$model" --cubin x.cubin
+grep -q "a plan for the CPU has no device code; plan with --arch sm_90a" err || wrong "plan --cubin for the CPU: $(cat err)"
+absent x.cubin
 refused 2 "--from-gguf: what to convert is missing" convert out
 refused 2 "no OUT_DIR" convert --from-gguf x.gguf
 refused 2 "no plan file" plan show
@@ -57,7 +63,8 @@ refused 2 "no such arch" plan --synth tiny-qwen3 --arch frobnicate
 refused 2 "neither a geometry nor a file.*" plan --synth frobnicate
 grep -q tiny-qwen3 err || wrong "an unknown geometry does not list the known ones"
 refused 2 "the seed 'x' is not a whole number" plan --synth tiny-qwen3:x
-refused 1 "missing role bodies" plan --synth tiny-qwen3 --arch sm_90a
+refused 1 "missing role bodies.*" plan --synth tiny-qwen3 --arch sm_90a --sample
+grep -q "op sample: consumer" err || wrong "the missing bodies are not named: $(cat err)"
 
 # with --json the error stands on stdout too, also when --json comes last or the fault is in another option
 for arguments in "run --json --workers 0 --synth tiny-qwen3" "run --frobnicate --json" "plan /no/such/folder --json"; do

@@ -22,6 +22,15 @@ KP_FN void kp_yield(kp_ctx *c, kp_hint hint) {
     (void)c;
     mc_yield(hint);
 }
+KP_FN void kp_publish_copies(kp_ctx *c, kp_slot *slot, const kp_task *t) { (void)c, (void)slot, (void)t; }
+KP_FN void kp_events_passed(kp_ctx *c, const kp_task *t) { (void)c, (void)t; }
+KP_FN kp_u32 kp_wait_event(const kp_ctx *c, const kp_task *t, kp_u32 i) {
+    return c->worker->launch->waits[t->wait_first + i];
+}
+KP_FN kp_u32 kp_wait_triggers(const kp_ctx *c, const kp_task *t, kp_u32 i) {
+    return c->worker->launch->triggers[kp_wait_event(c, t, i)];
+}
+KP_FN kp_u32 kp_count(kp_u32 *p) { return (*p)++; }
 KP_FN int kp_run_over(const kp_launch *l) {
     mc_point((op){.kind = OP_PLAIN});
     return l->state->finished != 0;
@@ -96,7 +105,20 @@ static void storer_body(kp_ctx *c) {
     }
 }
 
+/* Where the launcher claims the pages, as on the GPU, nothing of the loader may go into them: the launcher brings the
+ * weights too, by plain stores. */
+enum { LAUNCHER_CLAIMS = KP_CLAIM_ROLE == 2 };
+
+static void loader_body(kp_ctx *c) {
+    if (!LAUNCHER_CLAIMS) bulk(c, &region(c, 0)[c->lane], &mc.weight[c->lane]);
+}
+
 static void launcher_body(kp_ctx *c) {
+    if (LAUNCHER_CLAIMS) {
+        uint32_t *to = &region(c, 0)[c->lane];
+        about_to(OP_WRITE, to, 1);
+        *to = mc_weight_value(c->lane);
+    }
     kp_u32 iteration = c->task->lo >= mc.cfg.distance ? c->iteration : c->iteration + 1; /* modulo 2: the one before */
     bulk(c, &region(c, 0)[MAX_LANES + c->lane], mc_output(source_worker(c), source_task(c), c->lane, iteration));
 }
@@ -104,7 +126,7 @@ static void launcher_body(kp_ctx *c) {
 void kp_dispatch(kp_ctx *c) {
     switch (c->role) {
     case KP_LOADER:
-        bulk(c, &region(c, 0)[c->lane], &mc.weight[c->lane]);
+        loader_body(c);
         break;
     case KP_LAUNCHER:
         launcher_body(c);

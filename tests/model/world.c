@@ -435,7 +435,10 @@ static void lay_out_worker(uint32_t w) {
     const config *g = &mc.cfg;
     uint32_t pages = g->in_pages + g->out_pages, each = g->workers / g->ranks;
     kp_worker *k = mc.worker[w] = take(sizeof *k);
-    *k = (kp_worker){.index = w % each, .lanes = g->lanes, .n_pages = pages, .launch = &mc.launch[w / each]};
+    *k = (kp_worker){.index = w % each,
+                     .lanes = {1, g->lanes, g->lanes, g->lanes, g->lanes},
+                     .n_pages = pages,
+                     .launch = &mc.launch[w / each]};
     k->page_bytes = PAGE_WORDS * sizeof(uint32_t);
     k->smem = take((size_t)pages * k->page_bytes);
     k->page_free = take(pages * sizeof *k->page_free);

@@ -305,6 +305,16 @@ KP_FN int kp_run_over(const kp_launch *l) {
     return R->now->ctx.iteration + 1 >= ORACLE_ITERATIONS;
 }
 
+KP_FN void kp_publish_copies(kp_ctx *c, kp_slot *slot, const kp_task *t) { (void)c, (void)slot, (void)t; }
+KP_FN void kp_events_passed(kp_ctx *c, const kp_task *t) { (void)c, (void)t; }
+KP_FN kp_u32 kp_wait_event(const kp_ctx *c, const kp_task *t, kp_u32 i) {
+    return c->worker->launch->waits[t->wait_first + i];
+}
+KP_FN kp_u32 kp_wait_triggers(const kp_ctx *c, const kp_task *t, kp_u32 i) {
+    return c->worker->launch->triggers[kp_wait_event(c, t, i)];
+}
+KP_FN kp_u32 kp_count(kp_u32 *p) { return (*p)++; }
+
 static void kp_dispatch(kp_ctx *c);
 #include "device/protocol.h"
 
@@ -617,8 +627,9 @@ static bool worker_begin(worker *w, uint32_t rank, uint32_t index, uint32_t *thr
     uint32_t cap = w->cap_pages;
     if (!room((void **)&w->page_free, &cap, p->n_pages, sizeof *w->page_free)) return false;
     if (!room((void **)&w->claims, &w->cap_pages, p->n_pages, sizeof *w->claims)) return false;
+    kp_u32 lanes = R->policy.lanes;
     w->w = (kp_worker){.index = index,
-                       .lanes = R->policy.lanes,
+                       .lanes = {1, lanes, lanes, lanes, lanes},
                        .n_pages = p->n_pages,
                        .page_bytes = p->page_bytes,
                        .page_free = w->page_free,
@@ -627,7 +638,7 @@ static bool worker_begin(worker *w, uint32_t rank, uint32_t index, uint32_t *thr
     w->rank = rank;
     w->first_thread = *threads;
     w->smem_cell = *cells;
-    *threads += 1 + (KP_ROLES - 1) * R->policy.lanes + KP_SLOTS * KP_REGIONS;
+    *threads += 1 + (KP_ROLES - 1) * lanes + KP_SLOTS * KP_REGIONS;
     *cells += R->o->m.ranks[rank].n_cuts;
     return true;
 }

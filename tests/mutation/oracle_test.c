@@ -119,7 +119,7 @@ static const struct breakage {
     {"region outside", outside, QWEN_W2, ORACLE_BOUNDS, ORACLE_BOUNDS, ORACLE_BLIND_BOUNDS},
     {"released early", released_early, WIDE_W1, ORACLE_SMEM, ORACLE_SMEM, ORACLE_BLIND_SMEM},
     {"planner's bug", planner_bug, QWEN_W2, ORACLE_RACE, ORACLE_UNWRITTEN, ORACLE_BLIND_GLOBAL},
-    {"a rank does not wait", rank_skips, QWEN_TP2, ORACLE_UNWRITTEN, ORACLE_RACE, ORACLE_BLIND_TAGS},
+    {"a rank does not wait", rank_skips, QWEN_TP2, ORACLE_UNWRITTEN, ORACLE_RACE, ORACLE_BLIND_GLOBAL},
     {"elsewhere on a rank", rank_elsewhere, QWEN_TP2, ORACLE_UNWRITTEN, ORACLE_VALUE, ORACLE_BLIND_TAGS},
 };
 

@@ -80,11 +80,11 @@ static keel_status make_rank(const recipe *c, const graph *whole, uint32_t rank,
     return s;
 }
 
-/* Of one rank, where all bodies are there. */
+/* Of one rank on the CPU, where all bodies are there. */
 static keel_status make_runner(const recipe *c, const graph *whole, suite_job *job, keel_error *err) {
     shard_options so = {.tp = 1, .ep = 1};
     graph *g = NULL;
-    if (c->tp > 1 || plan_check_bodies(job->ranks[0], NULL) != KEEL_OK) return KEEL_OK;
+    if (c->tp > 1 || strcmp(c->arch, "cpu") != 0 || plan_check_bodies(job->ranks[0], NULL) != KEEL_OK) return KEEL_OK;
     KEEL_TRY(graph_shard(whole, &so, &g, err));
     return real_run_open(g, job->ranks[0], &job->real_run, err);
 }

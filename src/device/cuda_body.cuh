@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What CUDA role bodies have in common: activations are bf16 in global memory and in regions; arithmetic is f32.
+ * KD_BODY(op, phase, ROLE) begins a body; phase is `main` where the op has one. The generator of the body table reads
+ * these lines, so each stands on a line of its own. */
+#ifndef KEEL_DEVICE_CUDA_BODY_CUH
+#define KEEL_DEVICE_CUDA_BODY_CUH
+
+#include "device/cuda_prim.cuh"
+
+#define KD_BODY(op, phase, ROLE) KP_FN void kd_##op##_##phase##_##ROLE(kp_ctx *c)
+
+typedef kp_u16 kd_act;
+#define KB_ACT_BYTES 2u
+
+struct kd_vec {
+    kp_u32 w[4];
+};
+
+KP_FN float kd_f32(kd_act v) { return __uint_as_float((kp_u32)v << 16); }
+KP_FN kd_act kd_round(float v) {
+    kp_u16 r;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(v));
+    return r;
+}
+KP_FN kp_u32 kd_round2(float low, float high) {
+    kp_u32 r;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+}
+KP_FN float kd_low(kp_u32 pair) { return __uint_as_float(pair << 16); }
+KP_FN float kd_high(kp_u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
+
+/* Global memory that other workers write: not through the first-level cache. */
+KP_FN kd_vec kd_load16(const void *p) {
+    kd_vec v;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+                 : "l"(p)
+                 : "memory");
+    return v;
+}
+KP_FN kd_act kd_load_act(const kd_act *p) {
+    kp_u16 v;
+    asm volatile("ld.relaxed.gpu.global.u16 %0, [%1];" : "=h"(v) : "l"(p) : "memory");
+    return v;
+}
+KP_FN float kd_load_f32(const float *p) {
+    float v;
+    asm volatile("ld.relaxed.gpu.global.f32 %0, [%1];" : "=f"(v) : "l"(p) : "memory");
+    return v;
+}
+/* Weights: written by nobody while the kernel runs. */
+KP_FN kd_vec kd_weight16(const void *p) {
+    kd_vec v;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+                 : "l"(p));
+    return v;
+}
+
+KP_FN float kd_warp_sum(float v) {
+    for (kp_u32 o = KD_WARP / 2; o; o >>= 1) v += __shfl_xor_sync(KD_FULL, v, o);
+    return v;
+}
+
+/* The live rows [first, end) of a tensor, from logit_from on where logit_rows is 1. */
+KP_FN kp_u32 kd_rows_first(const kp_ctx *c, kp_u32 logit_rows) { return kb_rows_from(c, logit_rows); }
+
+/* All threads of the role: columns [lo, hi) of the live rows of [rows][cols] in global memory, packed into `to`. */
+KP_FN void kd_fetch(kp_ctx *c, kd_act *to, const void *from, kp_u32 cols, kp_u32 lo, kp_u32 hi, kp_u32 logit_rows) {
+    kp_u32 first = kd_rows_first(c, logit_rows), rows = kb_rows_live(c) - first, width = hi - lo;
+    const kd_act *at = (const kd_act *)from + (kp_u64)first * cols + lo;
+    if (((cols | lo | width) & 7u) == 0) {
+        kp_u32 vecs = width / 8;
+        for (kp_u32 i = kd_thread(c); i < rows * vecs; i += kd_threads(c))
+            *(kd_vec *)(to + (kp_u64)i * 8) = kd_load16(at + (kp_u64)(i / vecs) * cols + (i % vecs) * 8);
+    } else {
+        for (kp_u32 i = kd_thread(c); i < rows * width; i += kd_threads(c))
+            to[i] = kd_load_act(at + (kp_u64)(i / width) * cols + i % width);
+    }
+}
+
+/* The way back: packed rows of `from` into columns [lo, hi). */
+KP_FN void kd_store(kp_ctx *c, const kd_act *from, void *to, kp_u32 cols, kp_u32 lo, kp_u32 hi, kp_u32 logit_rows) {
+    kp_u32 first = kd_rows_first(c, logit_rows), rows = kb_rows_live(c) - first, width = hi - lo;
+    kd_act *at = (kd_act *)to + (kp_u64)first * cols + lo;
+    if (((cols | lo | width) & 7u) == 0) {
+        kp_u32 vecs = width / 8;
+        for (kp_u32 i = kd_thread(c); i < rows * vecs; i += kd_threads(c))
+            *(kd_vec *)(at + (kp_u64)(i / vecs) * cols + (i % vecs) * 8) = *(const kd_vec *)(from + (kp_u64)i * 8);
+    } else {
+        for (kp_u32 i = kd_thread(c); i < rows * width; i += kd_threads(c))
+            at[(kp_u64)(i / width) * cols + i % width] = from[i];
+    }
+}
+
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The primitives of device/protocol.h on an NVIDIA GPU, sm_90 on. A lane is a warp: each function here is called by all
+ * 32 threads of it, together. Thin wrappers of PTX (PTX ISA 8.x, "mbarrier", "memory consistency model"); nothing here
+ * knows roles or ops.
+ *
+ * Whatever a lane branches on is the same for all of its threads, or their next __syncwarp() would pair up with another
+ * one: loads that decide are made by one thread and handed round, tests are true when all threads found them true.
+ *
+ * Order: an arrival is a release and a test an acquire at CTA scope; __syncwarp() in front of an arrival joins the
+ * warp's threads to the one that arrives. Counters and events are release and acquire at GPU scope (system scope where
+ * another rank or the host looks). What one chain of these orders is ordered for all who read it (causality order). */
+#ifndef KEEL_DEVICE_CUDA_PRIM_CUH
+#define KEEL_DEVICE_CUDA_PRIM_CUH
+
+#include "device/body.h"
+
+#define KD_WARP 32u
+#define KD_FULL 0xffffffffu
+
+KP_FN kp_u32 kd_lane_thread(void) {
+    kp_u32 t;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(t));
+    return t;
+}
+KP_FN int kd_first(void) { return kd_lane_thread() == 0; }
+KP_FN kp_u32 kd_smem(const void *p) { return (kp_u32)__cvta_generic_to_shared(p); }
+
+/* ---- counters ----------------------------------------------------------------------------------- */
+
+/* One thread loads; __syncwarp() orders the others behind it. */
+KP_FN kp_u32 kp_load_acquire(const kp_u32 *p) {
+    kp_u32 v = 0;
+    if (kd_first()) asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    v = __shfl_sync(KD_FULL, v, 0);
+    __syncwarp();
+    return v;
+}
+KP_FN void kp_store_release(kp_u32 *p, kp_u32 v) {
+    __syncwarp();
+    if (kd_first()) asm volatile("st.release.gpu.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+KP_FN void kp_add_release(kp_u32 *p, kp_u32 v) {
+    __syncwarp();
+    if (kd_first()) asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+KP_FN kp_u64 kp_load_acquire64(const kp_u64 *p) {
+    kp_u64 v = 0;
+    if (kd_first()) asm volatile("ld.acquire.gpu.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    v = __shfl_sync(KD_FULL, v, 0);
+    __syncwarp();
+    return v;
+}
+KP_FN void kp_store_release64(kp_u64 *p, kp_u64 v) {
+    __syncwarp();
+    if (kd_first()) asm volatile("st.release.gpu.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+
+/* ---- slot barriers: mbarrier on kp_bar.word ------------------------------------------------------ */
+
+/* One thread a worker; published to the others by the block's barrier before any role starts. */
+KP_FN void kp_bar_init(kp_bar *b, kp_u32 count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(kd_smem(&b->word)), "r"(count) : "memory");
+}
+KP_FN void kp_bar_arrive(kp_bar *b) {
+    __syncwarp();
+    if (kd_first()) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(kd_smem(&b->word)) : "memory");
+}
+/* By one thread. */
+KP_FN void kp_bar_expect(kp_bar *b, kp_u32 bytes) {
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(kd_smem(&b->word)), "r"(bytes)
+                 : "memory");
+}
+KP_FN int kp_bar_test(const kp_bar *b, kp_u32 parity) {
+    kp_u32 done;
+    asm volatile("{.reg .pred P; mbarrier.try_wait.parity.shared::cta.b64 P, [%1], %2; selp.u32 %0, 1, 0, P;}"
+                 : "=r"(done)
+                 : "r"(kd_smem(&b->word)), "r"(parity)
+                 : "memory");
+    return __all_sync(KD_FULL, (int)done);
+}
+
+/* In SMEM; all threads of the lane get the same value. */
+KP_FN kp_u32 kp_count(kp_u32 *p) {
+    kp_u32 v = *p;
+    __syncwarp();
+    if (kd_first()) *p = v + 1;
+    __syncwarp();
+    return v;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------ */
+
+/* What a lane waited for last, for the hang report. */
+typedef struct kd_lane {
+    kp_u32 spins, what, target;
+} kd_lane;
+
+/* The abort word is looked at once in a while: it lies in global memory, and a look costs more than a wait should. */
+#define KD_POLL_EVERY 4096u
+KP_FN int kp_abort_poll(kp_ctx *c) {
+    kd_lane *l = (kd_lane *)c->backend;
+    if (++l->spins % KD_POLL_EVERY) return 0;
+    return kp_load_acquire(&c->worker->launch->control->abort) != 0;
+}
+KP_FN void kp_yield(kp_ctx *c, kp_hint hint) {
+    kd_lane *l = (kd_lane *)c->backend;
+    l->what = hint.what;
+    l->target = hint.target;
+}
+KP_FN int kp_run_over(const kp_launch *l) { return kp_load_acquire(&l->state->finished) != 0; }
+
+/* ---- copies near the roles ----------------------------------------------------------------------- */
+
+/* The controller runs ahead: nobody waits for these loads. */
+KP_FN void kp_publish_copies(kp_ctx *c, kp_slot *slot, const kp_task *t) {
+    const kp_instance *from = &c->worker->launch->instances[t->instance];
+    kp_u32 me = kd_lane_thread();
+    if (me < KP_BUFFERS) slot->instance.buffer[me] = from->buffer[me];
+    if (me < KP_SLOT_PARAMS) slot->params[me] = ((const kp_u32 *)from->params)[me];
+    if (me < KP_SLOT_WAITS && me < t->n_waits) {
+        kp_u32 event = c->worker->launch->waits[t->wait_first + me];
+        slot->wait_event[me] = event;
+        slot->wait_triggers[me] = c->worker->launch->triggers[event];
+    }
+}
+KP_FN kp_u32 kp_wait_event(const kp_ctx *c, const kp_task *t, kp_u32 i) {
+    return i < KP_SLOT_WAITS ? c->slot->wait_event[i] : c->worker->launch->waits[t->wait_first + i];
+}
+KP_FN kp_u32 kp_wait_triggers(const kp_ctx *c, const kp_task *t, kp_u32 i) {
+    return i < KP_SLOT_WAITS ? c->slot->wait_triggers[i] : c->worker->launch->triggers[kp_wait_event(c, t, i)];
+}
+
+/* Launcher lane 0. Every task but step_begin waits, and what it waits for is behind this iteration's step record. */
+KP_FN void kp_events_passed(kp_ctx *c, const kp_task *t) {
+    kp_worker *w = c->worker;
+    if (!t->n_waits || w->step_of == c->iteration + 1) return;
+    const volatile kp_u32 *from = (const volatile kp_u32 *)w->launch->step;
+    for (kp_u32 i = kd_lane_thread(); i < sizeof(kp_step) / 4; i += KD_WARP) ((kp_u32 *)&w->step)[i] = from[i];
+    __syncwarp();
+    if (kd_first()) w->step_of = c->iteration + 1;
+    __syncwarp();
+}
+
+/* ---- what bodies use ---------------------------------------------------------------------------- */
+
+/* This thread among all of its role, and how many they are. */
+KP_FN kp_u32 kd_thread(const kp_ctx *c) { return c->lane * KD_WARP + kd_lane_thread(); }
+KP_FN kp_u32 kd_threads(const kp_ctx *c) { return c->worker->lanes[c->role] * KD_WARP; }
+
+/* All threads of this role: a named barrier of the hardware, one a role, fewer threads than the block has. */
+KP_FN void kd_role_sync(const kp_ctx *c) {
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + c->role), "r"(kd_threads(c)) : "memory");
+}
+
+KP_FN void kb_publish64(kp_u64 *p, kp_u64 v) {
+    asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+KP_FN kp_u64 kb_now_ns(void) {
+    kp_u64 t;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+    return t;
+}
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The weight stream: a ring of stages in SMEM beside the pages. The loader pushes stages in the order of the queue and
+ * runs ahead over task borders, as far as the ring reaches; consumer lane l takes the stages whose number, counted from
+ * the launch, is l modulo the lanes. The ring's length is a multiple of the lanes, so that a slot belongs to one lane,
+ * which sees every use of it: its parity cannot alias. Tasks of one queue are consumed in queue order and a stage is
+ * pushed only into a slot that an earlier stage of the same queue left: all waits point backwards. */
+#ifndef KEEL_DEVICE_CUDA_STREAM_CUH
+#define KEEL_DEVICE_CUDA_STREAM_CUH
+
+#include "device/cuda_prim.cuh"
+
+/* Copies in flight at most: with more, polls and activations queue behind them. */
+#ifndef KD_IN_FLIGHT
+#define KD_IN_FLIGHT 4u
+#endif
+
+typedef struct kd_ring {
+    kp_bar full[KD_STAGES], empty[KD_STAGES];
+} kd_ring;
+
+KP_FN kd_ring *kd_ring_of(const kp_ctx *c) { return (kd_ring *)c->worker->stream; }
+KP_FN kp_u8 *kd_stage(const kp_ctx *c, kp_u32 k) {
+    return c->worker->smem - (KD_STAGES - k % KD_STAGES) * (kp_u64)KD_STAGE_BYTES;
+}
+
+KP_FN void kd_ring_init(kd_ring *r) {
+    for (kp_u32 s = 0; s < KD_STAGES; s++) {
+        kp_bar_init(&r->full[s], 1);
+        kp_bar_init(&r->empty[s], 1);
+    }
+}
+
+KP_FN int kp_wait_bar(kp_ctx *c, kp_bar *bar, kp_u32 parity, kp_u32 what);
+
+/* The loader's lane: the next stage, bytes (a multiple of 16) from src. 0: aborted. */
+KP_FN int kd_push(kp_ctx *c, const void *src, kp_u32 bytes) {
+    kd_ring *r = kd_ring_of(c);
+    kp_u32 k = c->stream++, s = k % KD_STAGES;
+    if (k >= KD_STAGES && !kp_wait_bar(c, &r->empty[s], (k / KD_STAGES - 1) & 1, KP_WHAT_STREAM)) return 0;
+    if (k >= KD_IN_FLIGHT) {
+        kp_u32 o = k - KD_IN_FLIGHT;
+        if (!kp_wait_bar(c, &r->full[o % KD_STAGES], (o / KD_STAGES) & 1, KP_WHAT_STREAM)) return 0;
+    }
+    if (kd_first()) {
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(kd_smem(&r->full[s].word)),
+                     "r"(bytes)
+                     : "memory");
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                         kd_smem(kd_stage(c, k))),
+                     "l"(src), "r"(bytes), "r"(kd_smem(&r->full[s].word))
+                     : "memory");
+    }
+    return 1;
+}
+
+/* A consumer's lane, for stage number k, which is its own: waits until it has landed. */
+KP_FN int kd_take(kp_ctx *c, kp_u32 k) {
+    return kp_wait_bar(c, &kd_ring_of(c)->full[k % KD_STAGES], (k / KD_STAGES) & 1, KP_WHAT_STREAM);
+}
+KP_FN void kd_give(kp_ctx *c, kp_u32 k) { kp_bar_arrive(&kd_ring_of(c)->empty[k % KD_STAGES]); }
+
+#endif

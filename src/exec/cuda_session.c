@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exec/cuda_session.h"
+
+#include "core/mem.h"
+#include "exec/cuda_api.h"
+#include "exec/cuda_code.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { ALIGN = 256, WARP = 32, REPORT_WORDS = 8 };
+
+/* Where a lane stood when it left: kd_report of device/cuda_main.cuh. */
+typedef struct lane_report {
+    uint32_t left, role, lane, iteration, instance, what, target, pad;
+} lane_report;
+
+/* Pinned memory that both sides see. */
+typedef struct mailbox {
+    void *host;
+    cu_ptr device;
+} mailbox;
+
+struct cuda_session {
+    const plan *p;
+    session_options options;
+    cuda_driver d;
+    int device;
+    bool context;
+    void *stream, *side; /* the kernel's; the one that stops it */
+    void *module, *function, *pack, *read;
+    cu_ptr base; /* the one allocation */
+    uint64_t bytes;
+    cu_ptr *buffer; /* [n_buffers]; a weight as it lies, 0 where no op reads it so */
+    cu_ptr *packed; /* [n_buffers]; a weight in tiles, 0 where none streams it */
+    uint8_t *use;   /* [n_buffers]: USE_ bits of weights */
+    cu_ptr staging;
+    cu_ptr events, control, state, step, request;
+    uint64_t events_bytes;
+    kp_launch launch;
+    uint32_t smem_bytes, ring_bytes, lanes, pages_per_seq;
+    cu_ptr page_table;
+    mailbox reports, out, out_ns;
+    cu_ptr prompt; /* prompt, stop ids, forced ids of the run in hand */
+    uint64_t prompt_bytes;
+    cu_ptr logits;
+    uint64_t logits_bytes;
+    uint32_t out_cap;
+    uint64_t first_ns; /* when the host saw the first token */
+    struct pinned {
+        uint32_t one;  /* what a stop and an abort write */
+        uint32_t beat; /* what the heartbeat reads */
+    } * pinned;
+};
+
+/* ---- layout of the one allocation ---------------------------------------------------------------- */
+
+typedef struct layout {
+    uint64_t at;
+} layout;
+static uint64_t take(layout *l, uint64_t bytes) {
+    uint64_t at = l->at;
+    l->at = (at + bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return at;
+}
+
+/* Offsets become addresses once the allocation is there. */
+typedef struct places {
+    uint64_t arena, consts, params, tasks, queue, queue_first, waits, triggers, events, control, instances, state, step,
+        request, page_table;
+} places;
+
+enum { USE_PLAIN = 1, USE_PACKED = 2 };
+
+/* Tiles of 16 × 16: device/cuda_main.cuh, keel_pack. */
+static uint64_t packed_bytes(const plan_buffer *b) {
+    return (uint64_t)((b->dim[0] + 15) / 16) * (uint64_t)((b->dim[1] + 15) / 16) * 512;
+}
+
+static void place_all(cuda_session *s, layout *l, places *at, uint64_t *buffer_at) {
+    const plan *p = s->p;
+    at->arena = take(l, p->arena_bytes);
+    at->consts = take(l, p->consts_bytes);
+    at->params = take(l, (uint64_t)p->params_bytes + KP_SLOT_PARAMS * sizeof(uint32_t));
+    at->tasks = take(l, (uint64_t)p->n_tasks * sizeof *p->tasks);
+    at->queue = take(l, (uint64_t)p->n_tasks * sizeof *p->queue);
+    at->queue_first = take(l, ((uint64_t)p->workers + 1) * sizeof *p->queue_first);
+    at->waits = take(l, (uint64_t)p->n_waits * sizeof *p->waits);
+    at->triggers = take(l, (uint64_t)p->n_events * sizeof(uint32_t));
+    s->events_bytes = ((uint64_t)p->n_events + 1) * sizeof(kp_event);
+    at->events = take(l, s->events_bytes);
+    at->control = take(l, sizeof(kp_control));
+    at->instances = take(l, (uint64_t)p->n_instances * sizeof(kp_instance));
+    at->state = take(l, sizeof(kp_state));
+    at->step = take(l, sizeof(kp_step));
+    at->request = take(l, sizeof(kp_request));
+    s->pages_per_seq = (p->max_seq + p->page_tokens - 1) / p->page_tokens;
+    at->page_table = take(l, (uint64_t)s->pages_per_seq * sizeof(uint32_t));
+    for (uint32_t i = 0; i < p->n_buffers; i++) {
+        const plan_buffer *b = &p->buffers[i];
+        if (b->kind == BUFFER_CACHE || (s->use[i] & USE_PLAIN)) buffer_at[i] = take(l, b->bytes);
+        if (s->use[i] & USE_PACKED) s->packed[i] = take(l, packed_bytes(b));
+    }
+}
+
+/* How the ops read each weight. */
+static void find_uses(cuda_session *s) {
+    const plan *p = s->p;
+    for (uint32_t i = 0; i < p->n_instances; i++) {
+        const op_desc *op = p->instances[i].op;
+        for (int k = 0; k < op->max_weights; k++) {
+            uint32_t b = p->instances[i].buffer[op->max_in + k];
+            if (b != KP_NONE) s->use[b] |= op->streamed >> k & 1 ? USE_PACKED : USE_PLAIN;
+        }
+    }
+}
+
+static keel_status allocate(cuda_session *s, uint64_t bytes, keel_error *err) {
+    size_t free_bytes = 0, total = 0;
+    CUDA_TRY(&s->d, "cuMemGetInfo", s->d.mem_info(&free_bytes, &total));
+    if (bytes > free_bytes) {
+        return error_set(err, KEEL_NOMEM,
+                         "the GPU has %.1f GB free of %.1f GB; weights, KV pages and activations need %.1f GB; use a "
+                         "smaller --max-seq or a smaller model",
+                         (double)free_bytes / 1e9, (double)total / 1e9, (double)bytes / 1e9);
+    }
+    CUDA_TRY(&s->d, "cuMemAlloc", s->d.mem_alloc(&s->base, bytes));
+    s->bytes = bytes;
+    return KEEL_OK;
+}
+
+/* ---- upload --------------------------------------------------------------------------------------- */
+
+static keel_status upload(cuda_session *s, cu_ptr to, const void *from, uint64_t bytes, keel_error *err) {
+    if (!bytes) return KEEL_OK;
+    /* on the kernels' stream: a plain copy from pageable memory may still be on its way when it returns */
+    return cuda_check(&s->d, s->d.copy_to_async(to, from, bytes, s->stream), "copy to the GPU", err);
+}
+
+/* As it lies, in tiles, or both. */
+static keel_status upload_weight(cuda_session *s, uint32_t i, const void *data, keel_error *err) {
+    const plan_buffer *b = &s->p->buffers[i];
+    if (s->use[i] & USE_PLAIN) KEEL_TRY(upload(s, s->buffer[i], data, b->bytes, err));
+    if (!(s->use[i] & USE_PACKED)) return KEEL_OK;
+    cu_ptr from = s->use[i] & USE_PLAIN ? s->buffer[i] : s->staging;
+    if (!(s->use[i] & USE_PLAIN)) KEEL_TRY(upload(s, from, data, b->bytes, err));
+    s->packed[i] += s->base;
+    uint32_t n = (uint32_t)b->dim[0], k = (uint32_t)b->dim[1];
+    uint64_t vecs = packed_bytes(b) / 16;
+    void *params[] = {&from, &s->packed[i], &n, &k, &vecs};
+    CUDA_TRY(&s->d, "pack", s->d.launch(s->pack, 1024, 1, 1, 256, 1, 1, 0, s->stream, params, NULL));
+    return cuda_check(&s->d, s->d.stream_wait(s->stream), "pack", err);
+}
+
+/* Room for the largest weight that is only streamed. */
+static keel_status make_staging(cuda_session *s, keel_error *err) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < s->p->n_buffers; i++) {
+        if (s->use[i] == USE_PACKED && s->p->buffers[i].bytes > most) most = s->p->buffers[i].bytes;
+    }
+    return most ? cuda_check(&s->d, s->d.mem_alloc(&s->staging, most), "cuMemAlloc", err) : KEEL_OK;
+}
+
+static keel_status bind_buffers(cuda_session *s, const weights *w, const places *at, const uint64_t *buffer_at,
+                                keel_error *err) {
+    const plan *p = s->p;
+    for (uint32_t i = 0; i < p->n_buffers; i++) {
+        const plan_buffer *b = &p->buffers[i];
+        if (b->kind == BUFFER_CONST) {
+            s->buffer[i] = s->base + at->consts + b->offset;
+        } else if (b->kind == BUFFER_STEP) {
+            s->buffer[i] = s->base + at->step;
+        } else if (b->kind == BUFFER_WEIGHT) {
+            dtype type = DTYPE_COUNT;
+            const void *data = weights_find(w, b->name, &type);
+            if (s->use[i] & USE_PLAIN) s->buffer[i] = s->base + buffer_at[i];
+            if (!data || type != b->dtype)
+                return error_set(err, KEEL_MISSING, "%s: the plan needs it as %s", b->name, dtype_name(b->dtype));
+            if (type != DTYPE_BF16)
+                return error_set(err, KEEL_UNSUPPORTED, "%s is %s; the GPU backend reads BF16 weights", b->name,
+                                 dtype_name(type));
+            KEEL_TRY(upload_weight(s, i, data, err));
+        } else if (b->kind == BUFFER_CACHE) {
+            s->buffer[i] = s->base + buffer_at[i];
+        } else {
+            s->buffer[i] = s->base + at->arena + b->offset;
+        }
+    }
+    return KEEL_OK;
+}
+
+static void *address(cu_ptr at) { return (void *)(uintptr_t)at; }
+
+static keel_status upload_instances(cuda_session *s, const places *at, keel_error *err) {
+    const plan *p = s->p;
+    kp_instance *list = mem_calloc((size_t)p->n_instances + 1, sizeof *list);
+    if (!list) return KEEL_NOMEM_AT(err, "session");
+    for (uint32_t i = 0; i < p->n_instances; i++) {
+        if (p->instances[i].params_bytes > KP_SLOT_PARAMS * sizeof(uint32_t)) {
+            mem_free(list);
+            return error_set(err, KEEL_UNSUPPORTED, "%s: %u bytes of parameters; the GPU's slots hold %zu",
+                             p->instances[i].name, p->instances[i].params_bytes, KP_SLOT_PARAMS * sizeof(uint32_t));
+        }
+        list[i].params = address(s->base + at->params + p->instances[i].params_offset);
+        for (int k = 0; k < KP_BUFFERS; k++) {
+            uint32_t b = p->instances[i].buffer[k];
+            int weight = k - p->instances[i].op->max_in;
+            bool packed =
+                weight >= 0 && weight < p->instances[i].op->max_weights && (p->instances[i].op->streamed >> weight & 1);
+            if (b != KP_NONE) list[i].buffer[k] = address(packed ? s->packed[b] : s->buffer[b]);
+        }
+    }
+    keel_status status = upload(s, s->base + at->instances, list, (uint64_t)p->n_instances * sizeof *list, err);
+    mem_free(list);
+    return status;
+}
+
+static keel_status upload_page_table(cuda_session *s, const places *at, keel_error *err) {
+    uint32_t n = s->pages_per_seq, x = s->options.page_seed, *table = mem_alloc((size_t)n * sizeof *table);
+    if (!table) return KEEL_NOMEM_AT(err, "session");
+    session_page_table(table, n, x);
+    keel_status status = upload(s, s->base + at->page_table, table, (uint64_t)n * sizeof *table, err);
+    mem_free(table);
+    return status;
+}
+
+static keel_status upload_tables(cuda_session *s, const places *at, keel_error *err) {
+    const plan *p = s->p;
+    cu_ptr base = s->base;
+    uint32_t *triggers = mem_alloc(((size_t)p->n_events + 1) * sizeof *triggers);
+    if (!triggers) return KEEL_NOMEM_AT(err, "session");
+    for (uint32_t e = 0; e < p->n_events; e++) triggers[e] = p->events[e].triggers;
+    keel_status status = upload(s, base + at->triggers, triggers, (uint64_t)p->n_events * sizeof *triggers, err);
+    mem_free(triggers);
+    KEEL_TRY(status);
+    KEEL_TRY(upload(s, base + at->consts, p->consts, p->consts_bytes, err));
+    KEEL_TRY(upload(s, base + at->params, p->params, p->params_bytes, err));
+    KEEL_TRY(upload(s, base + at->tasks, p->tasks, (uint64_t)p->n_tasks * sizeof *p->tasks, err));
+    KEEL_TRY(upload(s, base + at->queue, p->queue, (uint64_t)p->n_tasks * sizeof *p->queue, err));
+    KEEL_TRY(
+        upload(s, base + at->queue_first, p->queue_first, ((uint64_t)p->workers + 1) * sizeof *p->queue_first, err));
+    KEEL_TRY(upload(s, base + at->waits, p->waits, (uint64_t)p->n_waits * sizeof *p->waits, err));
+    KEEL_TRY(upload_instances(s, at, err));
+    return upload_page_table(s, at, err);
+}
+
+static void set_launch(cuda_session *s, const places *at) {
+    cu_ptr base = s->base;
+    s->events = base + at->events, s->control = base + at->control, s->state = base + at->state;
+    s->step = base + at->step, s->request = base + at->request, s->page_table = base + at->page_table;
+    s->launch = (kp_launch){.n_workers = s->p->workers,
+                            .tasks = address(base + at->tasks),
+                            .queue = address(base + at->queue),
+                            .queue_first = address(base + at->queue_first),
+                            .waits = address(base + at->waits),
+                            .triggers = address(base + at->triggers),
+                            .events = address(s->events),
+                            .control = address(s->control),
+                            .instances = address(base + at->instances),
+                            .step = address(s->step),
+                            .state = address(s->state),
+                            .request = address(s->request),
+                            .world = 1,
+                            .report = address(s->reports.device)};
+}
+
+/* ---- opening -------------------------------------------------------------------------------------- */
+
+static keel_status make_mailbox(cuda_session *s, uint64_t bytes, mailbox *m, keel_error *err) {
+    CUDA_TRY(&s->d, "cuMemHostAlloc", s->d.host_alloc(&m->host, bytes, CUDA_HOST_MAPPED));
+    m->device = (cu_ptr)(uintptr_t)m->host; /* unified addressing */
+    memset(m->host, 0, bytes);
+    return KEEL_OK;
+}
+
+static keel_status open_device(cuda_session *s, keel_error *err) {
+    void *context;
+    int count = 0, major = 0, minor = 0, sms = 0;
+    KEEL_TRY(cuda_driver_open(&s->d, err));
+    CUDA_TRY(&s->d, "cuInit", s->d.init(0));
+    CUDA_TRY(&s->d, "cuDeviceGetCount", s->d.device_count(&count));
+    if (!count) return error_set(err, KEEL_UNSUPPORTED, "no GPU is visible; use --device cpu");
+    CUDA_TRY(&s->d, "cuDeviceGet", s->d.device_get(&s->device, 0));
+    CUDA_TRY(&s->d, "cuDeviceGetAttribute", s->d.device_attribute(&major, CUDA_ATTRIBUTE_MAJOR, s->device));
+    CUDA_TRY(&s->d, "cuDeviceGetAttribute", s->d.device_attribute(&minor, CUDA_ATTRIBUTE_MINOR, s->device));
+    CUDA_TRY(&s->d, "cuDeviceGetAttribute", s->d.device_attribute(&sms, CUDA_ATTRIBUTE_SMS, s->device));
+    char arch[32];
+    snprintf(arch, sizeof arch, "sm_%d%d", major, minor);
+    if (strncmp(arch, s->p->arch, strlen(arch)) != 0)
+        return error_set(err, KEEL_UNSUPPORTED, "the plan is for %s; this GPU is %s", s->p->arch, arch);
+    if (s->p->workers > (uint32_t)sms)
+        return error_set(err, KEEL_RANGE, "the plan has %u workers; this GPU has %d multiprocessors; give --workers %d",
+                         s->p->workers, sms, sms);
+    CUDA_TRY(&s->d, "cuDevicePrimaryCtxRetain", s->d.context_retain(&context, s->device));
+    s->context = true;
+    CUDA_TRY(&s->d, "cuCtxSetCurrent", s->d.context_set(context));
+    CUDA_TRY(&s->d, "cuStreamCreate", s->d.stream_create(&s->stream, CUDA_STREAM_NONBLOCKING));
+    CUDA_TRY(&s->d, "cuStreamCreate", s->d.stream_create(&s->side, CUDA_STREAM_NONBLOCKING));
+    return KEEL_OK;
+}
+
+static keel_status load_code(cuda_session *s, keel_error *err) {
+    buf cubin = {0};
+    keel_status status = cuda_code_compile(s->p, s->options.cubin_dir, &cubin, NULL, err);
+    if (status == KEEL_OK)
+        status = cuda_check(&s->d, s->d.module_load(&s->module, cubin.data), "cuModuleLoadData", err);
+    buf_free(&cubin);
+    KEEL_TRY(status);
+    CUDA_TRY(&s->d, "cuModuleGetFunction", s->d.module_function(&s->function, s->module, "keel_run"));
+    CUDA_TRY(&s->d, "cuModuleGetFunction", s->d.module_function(&s->pack, s->module, "keel_pack"));
+    CUDA_TRY(&s->d, "cuModuleGetFunction", s->d.module_function(&s->read, s->module, "keel_read"));
+    s->ring_bytes = cuda_code_stages(s->p) * arch_find(s->p->arch)->stage_bytes;
+    CUDA_TRY(&s->d, "shared memory", s->d.function_set(s->read, CUDA_FUNCTION_SMEM, (int)s->ring_bytes));
+    s->smem_bytes = s->p->n_pages * s->p->page_bytes + cuda_code_stages(s->p) * arch_find(s->p->arch)->stage_bytes;
+    s->lanes = cuda_code_lanes(s->p);
+    return cuda_check(&s->d, s->d.function_set(s->function, CUDA_FUNCTION_SMEM, (int)s->smem_bytes),
+                      "dynamic shared memory", err);
+}
+
+static void free_device(cuda_session *s, cu_ptr at) {
+    if (at) s->d.mem_free(at);
+}
+
+static keel_status bind(cuda_session *s, const weights *w, keel_error *err) {
+    layout l = {0};
+    places at;
+    uint64_t *buffer_at = mem_calloc((size_t)s->p->n_buffers + 1, sizeof *buffer_at);
+    s->buffer = mem_calloc((size_t)s->p->n_buffers + 1, sizeof *s->buffer);
+    s->packed = mem_calloc((size_t)s->p->n_buffers + 1, sizeof *s->packed);
+    s->use = mem_calloc((size_t)s->p->n_buffers + 1, 1);
+    keel_status status = buffer_at && s->buffer && s->packed && s->use ? KEEL_OK : KEEL_NOMEM_AT(err, "session");
+    if (status == KEEL_OK) {
+        find_uses(s);
+        place_all(s, &l, &at, buffer_at);
+        status = allocate(s, l.at, err);
+    }
+    if (status == KEEL_OK) status = make_staging(s, err);
+    if (status == KEEL_OK) status = bind_buffers(s, w, &at, buffer_at, err);
+    free_device(s, s->staging);
+    s->staging = 0;
+    if (status == KEEL_OK) status = upload_tables(s, &at, err);
+    if (status == KEEL_OK)
+        status = make_mailbox(s, (uint64_t)s->p->workers * s->lanes * sizeof(lane_report), &s->reports, err);
+    if (status == KEEL_OK) set_launch(s, &at);
+    mem_free(buffer_at);
+    return status;
+}
+
+keel_status cuda_session_open(const plan *p, const weights *w, const session_options *options, cuda_session **out,
+                              keel_error *err) {
+    cuda_session *s = mem_calloc(1, sizeof *s);
+    if (!s) return KEEL_NOMEM_AT(err, "session");
+    s->p = p;
+    s->options = *options;
+    keel_status status = plan_check_bodies(p, err);
+    if (status == KEEL_OK) status = open_device(s, err);
+    if (status == KEEL_OK) status = load_code(s, err);
+    if (status == KEEL_OK) status = bind(s, w, err);
+    void *one = NULL;
+    if (status == KEEL_OK) status = cuda_check(&s->d, s->d.host_alloc(&one, 64, 0), "cuMemHostAlloc", err);
+    s->pinned = one;
+    if (s->pinned) *s->pinned = (struct pinned){.one = 1};
+    if (status != KEEL_OK) {
+        cuda_session_close(s);
+        return status;
+    }
+    *out = s;
+    return KEEL_OK;
+}
+
+void cuda_session_close(cuda_session *s) {
+    if (!s) return;
+    if (s->context) {
+        if (s->stream) s->d.stream_wait(s->stream);
+        if (s->reports.host) s->d.host_free(s->reports.host);
+        if (s->out.host) s->d.host_free(s->out.host);
+        if (s->out_ns.host) s->d.host_free(s->out_ns.host);
+        if (s->pinned) s->d.host_free(s->pinned);
+        free_device(s, s->base), free_device(s, s->prompt), free_device(s, s->logits);
+        if (s->module) s->d.module_unload(s->module);
+        if (s->stream) s->d.stream_destroy(s->stream);
+        if (s->side) s->d.stream_destroy(s->side);
+        s->d.context_release(s->device);
+    }
+    mem_free(s->buffer), mem_free(s->packed), mem_free(s->use);
+    mem_free(s);
+}
+
+/* ---- a run ---------------------------------------------------------------------------------------- */
+
+static keel_status grow_device(cuda_session *s, cu_ptr *at, uint64_t *have, uint64_t need, keel_error *err) {
+    if (need <= *have) return KEEL_OK;
+    free_device(s, *at);
+    *at = 0, *have = 0;
+    CUDA_TRY(&s->d, "cuMemAlloc", s->d.mem_alloc(at, need));
+    *have = need;
+    return KEEL_OK;
+}
+
+static keel_status grow_out(cuda_session *s, uint32_t n, keel_error *err) {
+    if (n <= s->out_cap) return KEEL_OK;
+    if (s->out.host) s->d.host_free(s->out.host);
+    if (s->out_ns.host) s->d.host_free(s->out_ns.host);
+    s->out = s->out_ns = (mailbox){0};
+    s->out_cap = 0;
+    KEEL_TRY(make_mailbox(s, (uint64_t)n * sizeof(uint64_t), &s->out, err));
+    KEEL_TRY(make_mailbox(s, (uint64_t)n * sizeof(uint64_t), &s->out_ns, err));
+    s->out_cap = n;
+    return KEEL_OK;
+}
+
+/* The request as the kernel sees it: its lists in device memory, the tokens in memory that the host sees. */
+static keel_status send_request(cuda_session *s, const kp_request *given, keel_error *err) {
+    kp_request q = *given;
+    uint64_t ids = (uint64_t)q.n_prompt + q.n_stop + q.n_forced, vocab = s->p->vocab;
+    KEEL_TRY(grow_device(s, &s->prompt, &s->prompt_bytes, (ids + 1) * sizeof(uint32_t), err));
+    KEEL_TRY(upload(s, s->prompt, q.prompt, (uint64_t)q.n_prompt * sizeof(uint32_t), err));
+    q.prompt = address(s->prompt);
+    cu_ptr stop = s->prompt + (uint64_t)q.n_prompt * sizeof(uint32_t);
+    KEEL_TRY(upload(s, stop, q.stop_id, (uint64_t)q.n_stop * sizeof(uint32_t), err));
+    q.stop_id = address(stop);
+    cu_ptr forced = stop + (uint64_t)q.n_stop * sizeof(uint32_t);
+    KEEL_TRY(upload(s, forced, q.forced, (uint64_t)q.n_forced * sizeof(uint32_t), err));
+    q.forced = address(forced);
+    if (q.logits) {
+        KEEL_TRY(grow_device(s, &s->logits, &s->logits_bytes, (uint64_t)q.max_new * vocab * sizeof(float), err));
+        q.logits = address(s->logits);
+    }
+    KEEL_TRY(grow_out(s, q.max_new ? q.max_new : 1, err));
+    memset(s->out.host, 0, (size_t)s->out_cap * sizeof(uint64_t));
+    q.out = address(s->out.device);
+    q.out_ns = address(s->out_ns.device);
+    q.page_table = address(s->page_table);
+    q.pages_per_seq = s->pages_per_seq;
+    q.max_seq = s->p->max_seq;
+    q.vocab = (uint32_t)vocab;
+    if (!q.chunk || q.chunk > s->p->m_max) q.chunk = s->p->m_max;
+    kp_state state = {.position = q.start};
+    KEEL_TRY(upload(s, s->request, &q, sizeof q, err));
+    return upload(s, s->state, &state, sizeof state, err);
+}
+
+static keel_status start(cuda_session *s, keel_error *err) {
+    void *params[] = {&s->launch};
+    memset(s->reports.host, 0, (size_t)s->p->workers * s->lanes * sizeof(lane_report));
+    CUDA_TRY(&s->d, "cuMemset", s->d.set_async(s->events, 0, s->events_bytes, s->stream));
+    CUDA_TRY(&s->d, "cuMemset", s->d.set_async(s->control, 0, sizeof(kp_control), s->stream));
+    CUDA_TRY(&s->d, "cuStreamSynchronize", s->d.stream_wait(s->stream));
+    return cuda_check(&s->d,
+                      s->d.launch_cooperative(s->function, s->p->workers, 1, 1, s->lanes * WARP, 1, 1, s->smem_bytes,
+                                              s->stream, params),
+                      "launch", err);
+}
+
+static uint64_t host_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint32_t drain(cuda_session *s, uint32_t max_new, uint32_t seen, session_token on_token, void *user) {
+    const uint64_t *out = s->out.host, *ns = s->out_ns.host;
+    while (seen < max_new) {
+        uint64_t word = __atomic_load_n(&out[seen], __ATOMIC_ACQUIRE);
+        if (word >> 32 != seen + 1) break;
+        if (!seen) s->first_ns = host_ns(); /* the GPU's clock counts from elsewhere: only its differences are used */
+        if (on_token) on_token(user, seen, (uint32_t)word, s->first_ns + (ns[seen] - ns[0]));
+        seen++;
+    }
+    return seen;
+}
+
+static void set_word(cuda_session *s, uint64_t offset) {
+    s->d.copy_to_async(s->control + offset, &s->pinned->one, sizeof(uint32_t), s->side);
+}
+
+static keel_status hang(const cuda_session *s, keel_error *err) {
+    static const char *const names[] = {
+#define X(NAME, text) text,
+        KP_WHAT_MAP(X)
+#undef X
+    };
+    const lane_report *list = s->reports.host;
+    keel_status status =
+        error_set(err, KEEL_HANG, "no progress for %u s; the run was aborted. Waiting:", s->options.watchdog_s);
+    uint32_t told = 0;
+    for (uint32_t i = 0; i < s->p->workers * s->lanes && told < 16; i++) {
+        const lane_report *r = &list[i];
+        if (r->left || r->what == KP_WHAT_ARRIVED || (r->role == 0 && r->lane)) continue;
+        char what[128];
+        if (r->what >= KP_WHAT_EVENT)
+            snprintf(what, sizeof what, "event %u (target %u)", r->what - KP_WHAT_EVENT, r->target);
+        else if (r->what >= KP_WHAT_PAGE)
+            snprintf(what, sizeof what, "page %u", r->what - KP_WHAT_PAGE);
+        else
+            snprintf(what, sizeof what, "%s", names[r->what]);
+        error_append(err, "  worker %u %s, iteration %u, %s: waits for %s", i / s->lanes, role_name(r->role),
+                     r->iteration, r->instance < s->p->n_instances ? s->p->instances[r->instance].name : "no task",
+                     what);
+        told++;
+    }
+    return status;
+}
+
+/* The iteration that the kernel is at, as a copy that is under way now and then brings it: a sign of life also while no
+ * token can come, in a long prompt. */
+static uint32_t heartbeat(cuda_session *s, uint64_t now, uint64_t *asked) {
+    enum { EVERY_NS = 50000000 };
+    if (now - *asked >= EVERY_NS && s->d.stream_query(s->side) == 0) {
+        s->d.copy_from_async(&s->pinned->beat, s->step, sizeof s->pinned->beat, s->side); /* kp_step.iteration */
+        *asked = now;
+    }
+    return __atomic_load_n(&s->pinned->beat, __ATOMIC_RELAXED);
+}
+
+/* Until the kernel has ended. Neither a token nor a new iteration for the watchdog's time: the run is aborted. */
+static keel_status watch(cuda_session *s, uint32_t max_new, session_token on_token, void *user, uint32_t *seen,
+                         keel_error *err) {
+    uint64_t since = host_ns(), asked = 0, limit = (uint64_t)s->options.watchdog_s * 1000000000u;
+    uint32_t beat = 0;
+    bool aborted = false;
+    int result;
+    while ((result = s->d.stream_query(s->stream)) == CUDA_NOT_READY) {
+        uint64_t now = host_ns();
+        uint32_t tokens = drain(s, max_new, *seen, on_token, user), b = heartbeat(s, now, &asked);
+        if (tokens != *seen || b != beat) since = now;
+        *seen = tokens;
+        beat = b;
+        if (!aborted && now - since > limit) {
+            set_word(s, offsetof(kp_control, abort));
+            aborted = true;
+        }
+        nanosleep(&(struct timespec){0, 20000}, NULL);
+    }
+    *seen = drain(s, max_new, *seen, on_token, user);
+    s->d.stream_wait(s->side);
+    KEEL_TRY(cuda_check(&s->d, result, "the run", err));
+    return aborted ? hang(s, err) : KEEL_OK;
+}
+
+keel_status cuda_session_run(cuda_session *s, const kp_request *request, session_token on_token, void *user,
+                             session_result *result, keel_error *err) {
+    kp_state state;
+    kp_control control;
+    KEEL_TRY(send_request(s, request, err));
+    *result = (session_result){.start_ns = host_ns()};
+    KEEL_TRY(start(s, err));
+    KEEL_TRY(watch(s, request->max_new, on_token, user, &result->n_tokens, err));
+    CUDA_TRY(&s->d, "copy back", s->d.copy_from(&state, s->state, sizeof state));
+    CUDA_TRY(&s->d, "copy back", s->d.copy_from(&control, s->control, sizeof control));
+    if (control.checked_in < s->p->workers)
+        return error_set(err, KEEL_ABORTED, "only %u of %u workers could start: another program holds multiprocessors",
+                         control.checked_in, s->p->workers);
+    if (request->logits && result->n_tokens)
+        CUDA_TRY(&s->d, "copy of the logits",
+                 s->d.copy_from(request->logits, s->logits, (uint64_t)result->n_tokens * s->p->vocab * sizeof(float)));
+    const uint64_t *ns = s->out_ns.host;
+    if (result->n_tokens) {
+        result->first_ns = s->first_ns;
+        result->last_ns = s->first_ns + (ns[result->n_tokens - 1] - ns[0]);
+    }
+    result->stopped = control.stop_request && !state.finished;
+    return KEEL_OK;
+}
+
+void cuda_session_stop(cuda_session *s) { set_word(s, offsetof(kp_control, stop_request)); }
+
+uint64_t cuda_session_bytes(const cuda_session *s) { return s->bytes; }
+
+/* One timed pass over the allocation, in ms. */
+static keel_status read_once(cuda_session *s, void *from, void *to, uint64_t stages, float *ms, keel_error *err) {
+    void *params[] = {&s->base, &stages};
+    CUDA_TRY(&s->d, "event", s->d.event_record(from, s->stream));
+    CUDA_TRY(&s->d, "read ceiling",
+             s->d.launch(s->read, s->p->workers, 1, 1, WARP, 1, 1, s->ring_bytes, s->stream, params, NULL));
+    CUDA_TRY(&s->d, "event", s->d.event_record(to, s->stream));
+    CUDA_TRY(&s->d, "read ceiling", s->d.stream_wait(s->stream));
+    return cuda_check(&s->d, s->d.event_ms(ms, from, to), "event", err);
+}
+
+keel_status cuda_session_bandwidth(cuda_session *s, uint32_t repeats, double *best, keel_error *err) {
+    void *from = NULL, *to = NULL;
+    uint64_t stages = s->bytes / arch_find(s->p->arch)->stage_bytes;
+    *best = 0;
+    keel_status status = cuda_check(&s->d, s->d.event_create(&from, 0), "event", err);
+    if (status == KEEL_OK) status = cuda_check(&s->d, s->d.event_create(&to, 0), "event", err);
+    for (uint32_t i = 0; i < repeats && status == KEEL_OK; i++) {
+        float ms = 0;
+        status = read_once(s, from, to, stages, &ms, err);
+        double rate = ms > 0 ? (double)stages * arch_find(s->p->arch)->stage_bytes / ms * 1e3 : 0;
+        if (rate > *best) *best = rate;
+    }
+    if (from) s->d.event_destroy(from);
+    if (to) s->d.event_destroy(to);
+    return status;
+}
