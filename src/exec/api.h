@@ -41,6 +41,8 @@ keel_status api_take(const char *what, void *mine, size_t mine_bytes, const void
     type mine = {0};                                                                                                   \
     KEEL_TRY(api_take(#type, &mine, sizeof mine, (given), (given)->struct_size, (err)))
 
+/* config.json of a geometry: built in, or a file. *file names it for messages. */
+keel_status api_synth_config(const char *synth, json_t **out, const char **file, keel_error *err);
 /* The graph of a checkpoint folder, a draw.io drawing or a graph file, told by content. Weight types are as config.json
  * or the file has them. options may be NULL; a slice is for folders alone. */
 keel_status graph_open_path(const char *path, const model_options *options, graph **out, keel_error *err);

@@ -66,18 +66,9 @@ keel_status graph_open_path(const char *path, const model_options *o, graph **ou
 
 static keel_status open_synth(const char *synth, const model_options *o, graph **out, keel_error *err) {
     json_t *config;
-    const geometry *g = geometry_table;
-    while (g->name && strcmp(g->name, synth) != 0) g++;
-    if (g->name) {
-        KEEL_TRY(json_parse(synth, g->config, strlen(g->config), &config, err));
-    } else if (file_exists(synth)) {
-        KEEL_TRY(json_read(synth, GRAPH_CONFIG_BYTES, &config, err));
-    } else {
-        error_put(err, KEEL_MISSING, "--synth %s: neither a geometry nor a file; known geometries:", synth);
-        for (g = geometry_table; g->name; g++) error_append(err, "  %s", g->name);
-        return KEEL_MISSING;
-    }
-    keel_status s = model_build(config, synth, o, out, err);
+    const char *file;
+    KEEL_TRY(api_synth_config(synth, &config, &file, err));
+    keel_status s = model_build(config, file, o, out, err);
     json_decref(config);
     return s;
 }

@@ -29,8 +29,7 @@ const char *keel_geometry_name(size_t i) {
     return i < n ? geometry_table[i].name : NULL;
 }
 
-/* config.json of the geometry: built in, or a file. *file names it for messages. */
-static keel_status synth_config(const char *synth, json_t **out, const char **file, keel_error *err) {
+keel_status api_synth_config(const char *synth, json_t **out, const char **file, keel_error *err) {
     *file = synth;
     for (const geometry *g = geometry_table; g->name; g++) {
         if (strcmp(g->name, synth) == 0) return json_parse(synth, g->config, strlen(g->config), out, err);
@@ -157,7 +156,7 @@ static keel_status plan_types(keel_model *m, keel_error *err) {
 static keel_status find_config(keel_model *m, const keel_model_options *o, json_t **config, char **path,
                                const char **file, keel_error *err) {
     *file = o->graph;
-    if (o->synth) return synth_config(o->synth, config, file, err);
+    if (o->synth) return api_synth_config(o->synth, config, file, err);
     if (!o->path) return KEEL_OK;
     size_t n = strlen(o->path) + 1;
     m->path = mem_alloc(n);
