@@ -137,7 +137,7 @@ static keel_status compile_cached(const cuda_nvrtc *n, const plan *p, const char
                                   buf *cubin, buf *log, keel_error *err) {
     char arch[64], key[SHA256_HEX], name[SHA256_HEX + 8];
     snprintf(arch, sizeof arch, "--gpu-architecture=%s", p->arch);
-    const char *options[] = {arch, "--std=c++17", "-default-device", "--ptxas-options=-v"};
+    const char *options[] = {arch, "--std=c++17", "-default-device", "-lineinfo", "--ptxas-options=-v"};
     enum { N = sizeof options / sizeof *options };
     if (!cache_dir || log) return compile(n, (const char *)source->data, options, N, cubin, log, err);
     KEEL_TRY(code_key(n, source, options, N, key, err));
