@@ -12,7 +12,7 @@ KP_FN argmax_best kd_better(argmax_best a, argmax_best b) {
 }
 KP_FN argmax_best kd_warp_best(argmax_best best) {
     for (kp_u32 o = KD_WARP / 2; o; o >>= 1) {
-        argmax_best other = {__shfl_xor_sync(KD_FULL, best.value, o), __shfl_xor_sync(KD_FULL, best.index, o)};
+        argmax_best other = {kx_shfl_xor(best.value, o), kx_shfl_xor(best.index, o)};
         best = kd_better(best, other);
     }
     return best;
@@ -22,7 +22,7 @@ KD_BODY(argmax, partial, CONSUMER) {
     const argmax_params *p = (const argmax_params *)kb_params(c);
     if (!kp_emit_wanted(c->worker->launch)) return;
     const kd_act *x = (const kd_act *)kb_buffer(c, ARGMAX_LOGITS) + (kp_u64)(kb_rows_live(c) - 1) * p->vocab;
-    argmax_best best = {-__int_as_float(0x7f800000), c->task->lo};
+    argmax_best best = {-kx_inf(), c->task->lo};
     for (kp_u32 i = c->task->lo + kd_thread(c); i < c->task->hi; i += kd_threads(c)) {
         float v = kd_f32(kd_load_act(x + i));
         if (v > best.value) best = argmax_best{v, i};
@@ -53,7 +53,7 @@ KD_BODY(argmax, reduce, STORER) {
     const argmax_params *p = (const argmax_params *)kb_params(c);
     if (c->lane != 0 || !kp_emit_wanted(l)) return;
     const argmax_best *partial = (const argmax_best *)kb_buffer(c, ARGMAX_BEST);
-    argmax_best best = {-__int_as_float(0x7f800000), 0};
+    argmax_best best = {-kx_inf(), 0};
     for (kp_u32 i = kd_lane_thread(); i < p->tiles; i += KD_WARP) best = kd_better(best, partial[i]);
     best = kd_warp_best(best);
     if (kd_first()) kp_emit_token(l, best.index);

@@ -25,10 +25,10 @@ KP_FN void kd_prepare(const attention_params *p, const kd_act *from, int global,
         work[i] = v;
         sum += v * v;
     }
-    float scale = norm ? rsqrtf(kd_warp_sum(sum) / (float)dim + p->eps) : 1;
+    float scale = norm ? kx_rsqrt(kd_warp_sum(sum) / (float)dim + p->eps) : 1;
     for (kp_u32 i = lane; norm && i < dim; i += KD_WARP)
         work[i] = kd_f32(kd_round(kd_f32(kd_round(work[i] * scale)) * kd_f32(norm[i])));
-    __syncwarp();
+    kx_syncwarp();
     for (kp_u32 i = lane; i < dim; i += KD_WARP) {
         float v = work[i];
         if (i < half)
@@ -37,7 +37,7 @@ KP_FN void kd_prepare(const attention_params *p, const kd_act *from, int global,
             v = v * kd_f32(rope[i - half]) + work[i - half] * kd_f32(rope[i]);
         to[i] = kd_round(v);
     }
-    __syncwarp();
+    kx_syncwarp();
 }
 
 KP_FN const kd_act *kd_rope_row(const kp_ctx *c, const attention_params *p, kp_u32 r) {
@@ -69,7 +69,7 @@ KD_BODY(attention, split, LAUNCHER) {
 }
 
 KP_FN float kd_warp_max(float v) {
-    for (kp_u32 o = KD_WARP / 2; o; o >>= 1) v = fmaxf(v, __shfl_xor_sync(KD_FULL, v, o));
+    for (kp_u32 o = KD_WARP / 2; o; o >>= 1) v = kx_max(v, kx_shfl_xor(v, o));
     return v;
 }
 
@@ -95,8 +95,8 @@ KP_FN float kd_score(const kd_act *q, const kd_act *k, kp_u32 dim) {
                 kd_vec a = *(const kd_vec *)(q + i + j * 8);
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
-                    dot = fmaf(kd_low(a.w[e]), kd_low(b[j].w[e]), dot);
-                    dot = fmaf(kd_high(a.w[e]), kd_high(b[j].w[e]), dot);
+                    dot = kx_fma(kd_low(a.w[e]), kd_low(b[j].w[e]), dot);
+                    dot = kx_fma(kd_high(a.w[e]), kd_high(b[j].w[e]), dot);
                 }
             }
         }
@@ -119,12 +119,12 @@ KP_FN void kd_add_values(const kd_act *v, kp_u32 n, kp_u32 dim, float weight, fl
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++) {
             kp_u32 t = t0 + (kp_u32)j * rows + mine;
-            float w = __shfl_sync(KD_FULL, weight, t < KD_WARP ? t : 0);
+            float w = kx_shfl(weight, t < KD_WARP ? t : 0);
             if (t < n && mine < rows) {
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
-                    acc[2 * e] = fmaf(w, kd_low(x[j].w[e]), acc[2 * e]);
-                    acc[2 * e + 1] = fmaf(w, kd_high(x[j].w[e]), acc[2 * e + 1]);
+                    acc[2 * e] = kx_fma(w, kd_low(x[j].w[e]), acc[2 * e]);
+                    acc[2 * e + 1] = kx_fma(w, kd_high(x[j].w[e]), acc[2 * e + 1]);
                 }
             }
         }
@@ -135,11 +135,11 @@ KP_FN void kd_add_values(const kd_act *v, kp_u32 n, kp_u32 dim, float weight, fl
 KP_FN void kd_attend_block(const attention_params *p, const kd_act *q, const kd_act *k, const kd_act *v, kp_u32 n,
                            kd_soft *s) {
     kp_u32 lane = kd_lane_thread(), dim = p->head_dim;
-    float score = -__int_as_float(0x7f800000);
+    float score = -kx_inf();
     if (lane < n) score = kd_score(q, k + (kp_u64)lane * dim, dim) * p->scale;
-    __syncwarp();
-    float most = fmaxf(s->most, kd_warp_max(score)), keep = __expf(s->most - most);
-    float weight = lane < n ? __expf(score - most) : 0;
+    kx_syncwarp();
+    float most = kx_max(s->most, kd_warp_max(score)), keep = kx_exp(s->most - most);
+    float weight = lane < n ? kx_exp(score - most) : 0;
     s->sum = s->sum * keep + kd_warp_sum(weight);
     s->most = most;
 #pragma unroll
@@ -158,7 +158,7 @@ KP_FN void kd_soft_out(const kd_soft *s, kp_u32 dim, float scale, float *out) {
                 *to = (r ? *to : 0) + s->acc[e] * scale;
             }
         }
-        __syncwarp();
+        kx_syncwarp();
     }
 }
 
@@ -184,14 +184,14 @@ KD_BODY(attention, split, CONSUMER) {
         float *acc = all + (kp_u64)u * p->head_dim;
         kd_prepare(p, q, 0, (const kd_act *)kb_buffer(c, ATTENTION_Q_NORM), kd_rope_row(c, p, u / p->group), acc, q);
         kd_soft s;
-        s.most = -__int_as_float(0x7f800000);
+        s.most = -kx_inf();
         s.sum = 0;
 #pragma unroll
         for (int e = 0; e < 8; e++) s.acc[e] = 0;
         kd_attend(c, p, q, u / p->group, &s);
         kd_soft_out(&s, p->head_dim, p->splits == 1 ? 1 / s.sum : 1, acc);
         if (kd_first()) ml[2 * (kp_u64)u] = s.most, ml[2 * (kp_u64)u + 1] = s.sum;
-        __syncwarp();
+        kx_syncwarp();
     }
 }
 
@@ -226,28 +226,28 @@ KD_BODY(attention, split, STORER) {
 KP_FN void kd_merge_unit(const kp_ctx *c, const attention_params *p, kp_u32 u, float *out) {
     kp_u32 lane = kd_lane_thread();
     kp_u64 ml = (kp_u64)p->m_max * p->group * p->head_dim + 2 * (kp_u64)u, at = (kp_u64)u * p->head_dim;
-    float acc[KD_HEAD_LANE], most = -__int_as_float(0x7f800000), sum = 0;
+    float acc[KD_HEAD_LANE], most = -kx_inf(), sum = 0;
 #pragma unroll
     for (int j = 0; j < KD_HEAD_LANE; j++) acc[j] = 0;
     for (kp_u32 s0 = 0; s0 < p->splits; s0 += KD_WARP) {
         kp_u32 n = p->splits - s0 < KD_WARP ? p->splits - s0 : KD_WARP;
         const float *mine = kd_partial(c, p, s0 + (lane < n ? lane : 0)) + ml;
         float m = kd_load_f32(mine), l = kd_load_f32(mine + 1);
-        if (lane >= n || l == 0) m = -__int_as_float(0x7f800000), l = 0; /* an empty split */
-        float top = fmaxf(most, kd_warp_max(m)), keep = __expf(most - top), weight = l != 0 ? __expf(m - top) : 0;
+        if (lane >= n || l == 0) m = -kx_inf(), l = 0; /* an empty split */
+        float top = kx_max(most, kd_warp_max(m)), keep = kx_exp(most - top), weight = l != 0 ? kx_exp(m - top) : 0;
         sum = sum * keep + kd_warp_sum(weight * l);
         most = top;
 #pragma unroll
         for (int j = 0; j < KD_HEAD_LANE; j++) acc[j] *= keep;
 #pragma unroll 4
         for (kp_u32 s = 0; s < n; s++) {
-            float w = __shfl_sync(KD_FULL, weight, s);
+            float w = kx_shfl(weight, s);
             if (w == 0) continue;
             const float *from = kd_partial(c, p, s0 + s) + at;
 #pragma unroll
             for (int j = 0; j < KD_HEAD_LANE; j++) {
                 kp_u32 i = lane + (kp_u32)j * KD_WARP;
-                if (i < p->head_dim) acc[j] = fmaf(w, kd_load_f32(from + i), acc[j]);
+                if (i < p->head_dim) acc[j] = kx_fma(w, kd_load_f32(from + i), acc[j]);
             }
         }
     }

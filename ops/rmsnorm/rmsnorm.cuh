@@ -50,7 +50,7 @@ KP_FN void kd_norm_row(kp_ctx *c, const rmsnorm_params *p, const kd_act *w, cons
     kd_role_sync(c);
     sum = 0;
     for (kp_u32 l = 0; l < c->worker->lanes[KP_CONSUMER]; l++) sum += sums[l];
-    float scale = rsqrtf(sum / (float)p->hidden + p->eps);
+    float scale = kx_rsqrt(sum / (float)p->hidden + p->eps);
 #pragma unroll 4
     for (kp_u32 i = me; i < vecs; i += all) {
         kd_vec g = kd_weight16(w + (kp_u64)i * 8);

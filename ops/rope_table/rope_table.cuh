@@ -14,7 +14,7 @@ KD_BODY(rope_table, main, CONSUMER) {
     for (kp_u32 i = kd_thread(c); i < n; i += kd_threads(c)) {
         kp_u32 r = i / half, j = i % half;
         float s, co;
-        sincosf((float)kb_step(c)->position[r] * inv_freq[j], &s, &co);
+        kx_sincos((float)kb_step(c)->position[r] * inv_freq[j], &s, &co);
         rows[(kp_u64)r * 2 * half + j] = kd_round(co * p->attention_factor);
         rows[(kp_u64)r * 2 * half + half + j] = kd_round(s * p->attention_factor);
     }

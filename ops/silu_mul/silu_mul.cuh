@@ -8,7 +8,7 @@
 KD_BODY(silu_mul, main, LAUNCHER) { kd_pair_fetch(c, SILU_MUL_GATE, SILU_MUL_UP); }
 
 KD_BODY(silu_mul, main, CONSUMER) {
-    kd_pair_do(c, [](float a, float b) { return a / (1 + __expf(-a)) * b; });
+    kd_pair_do(c, [](float a, float b) { return a / (1 + kx_exp(-a)) * b; });
 }
 
 KD_BODY(silu_mul, main, STORER) { kd_pair_store(c, SILU_MUL_OUT); }

@@ -12,54 +12,23 @@
 typedef kp_u16 kd_act;
 #define KB_ACT_BYTES 2u
 
-struct kd_vec {
-    kp_u32 w[4];
-};
+typedef kx_vec kd_vec;
 
-KP_FN float kd_f32(kd_act v) { return __uint_as_float((kp_u32)v << 16); }
-KP_FN kd_act kd_round(float v) {
-    kp_u16 r;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(v));
-    return r;
-}
-KP_FN kp_u32 kd_round2(float low, float high) {
-    kp_u32 r;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-    return r;
-}
-KP_FN float kd_low(kp_u32 pair) { return __uint_as_float(pair << 16); }
-KP_FN float kd_high(kp_u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
+KP_FN float kd_f32(kd_act v) { return kx_f32_of_bits((kp_u32)v << 16); }
+KP_FN kd_act kd_round(float v) { return kx_bf16_of_f32(v); }
+KP_FN kp_u32 kd_round2(float low, float high) { return kx_bf16x2_of_f32(low, high); }
+KP_FN float kd_low(kp_u32 pair) { return kx_f32_of_bits(pair << 16); }
+KP_FN float kd_high(kp_u32 pair) { return kx_f32_of_bits(pair & 0xffff0000u); }
 
 /* Global memory that other workers write: not through the first-level cache. */
-KP_FN kd_vec kd_load16(const void *p) {
-    kd_vec v;
-    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
-                 : "l"(p)
-                 : "memory");
-    return v;
-}
-KP_FN kd_act kd_load_act(const kd_act *p) {
-    kp_u16 v;
-    asm volatile("ld.relaxed.gpu.global.u16 %0, [%1];" : "=h"(v) : "l"(p) : "memory");
-    return v;
-}
-KP_FN float kd_load_f32(const float *p) {
-    float v;
-    asm volatile("ld.relaxed.gpu.global.f32 %0, [%1];" : "=f"(v) : "l"(p) : "memory");
-    return v;
-}
+KP_FN kd_vec kd_load16(const void *p) { return kx_ld128(p); }
+KP_FN kd_act kd_load_act(const kd_act *p) { return kx_ld16(p); }
+KP_FN float kd_load_f32(const float *p) { return kx_ld_f32(p); }
 /* Weights: written by nobody while the kernel runs. */
-KP_FN kd_vec kd_weight16(const void *p) {
-    kd_vec v;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
-                 : "l"(p));
-    return v;
-}
+KP_FN kd_vec kd_weight16(const void *p) { return kx_ld128_const(p); }
 
 KP_FN float kd_warp_sum(float v) {
-    for (kp_u32 o = KD_WARP / 2; o; o >>= 1) v += __shfl_xor_sync(KD_FULL, v, o);
+    for (kp_u32 o = KD_WARP / 2; o; o >>= 1) v += kx_shfl_xor(v, o);
     return v;
 }
 

@@ -70,23 +70,12 @@ typedef struct kd_acc {
     float v[4];
 } kd_acc;
 
-KP_FN void kd_mma(kd_acc *d, kd_vec a, kp_u32 b0, kp_u32 b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                 "{%0,%1,%2,%3};"
-                 : "+f"(d->v[0]), "+f"(d->v[1]), "+f"(d->v[2]), "+f"(d->v[3])
-                 : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b0), "r"(b1));
-}
-
-KP_FN kp_u32 kd_load32(const kd_act *p) {
-    kp_u32 v;
-    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
-    return v;
-}
+KP_FN void kd_mma(kd_acc *d, kd_vec a, kp_u32 b0, kp_u32 b1) { kx_mma_bf16(d->v, a, b0, b1); }
 
 /* Two columns of x at `at`, from SMEM or, where there are too many rows for it, from global memory. */
 template <int STAGED> KP_FN kp_u32 kd_pair_of(const kd_act *x, kp_u32 at, kp_u32 k) {
     if (STAGED) return *(const kp_u32 *)(x + at);
-    if (at + 1 < k && (k & 1u) == 0) return kd_load32(x + at);
+    if (at + 1 < k && (k & 1u) == 0) return kx_ld32(x + at);
     kp_u32 low = at < k ? kd_load_act(x + at) : 0, high = at + 1 < k ? kd_load_act(x + at + 1) : 0;
     return low | high << 16;
 }

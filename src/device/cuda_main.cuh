@@ -18,8 +18,8 @@ typedef struct kd_report {
  * that never starts would be a hang. 0: not all came within limit_ns. */
 KP_FN int kd_check_in(const kp_launch *l, kp_u64 limit_ns) {
     kp_u64 from = kb_now_ns();
-    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(&l->control->checked_in) : "memory");
-    while (*(volatile const kp_u32 *)&l->control->checked_in < l->n_workers) {
+    kx_add_release(&l->control->checked_in, 1);
+    while (kx_ld_volatile(&l->control->checked_in) < l->n_workers) {
         if (kb_now_ns() - from > limit_ns) return 0;
     }
     return 1;
@@ -27,9 +27,10 @@ KP_FN int kd_check_in(const kp_launch *l, kp_u64 limit_ns) {
 
 /* Weights [n][k] as the checkpoint has them → tiles of 16 × 16 in the register order of mma.m16n8k16's A, a row of
  * tiles after the other; what is beyond n and k is 0. (PTX ISA, "matrix fragments for mma.m16n8k16") */
-extern "C" __global__ void keel_pack(const kd_act *from, kd_vec *to, kp_u32 n, kp_u32 k, kp_u64 vecs) {
+KX_KERNEL(keel_pack)(const kd_act *from, kd_vec *to, kp_u32 n, kp_u32 k, kp_u64 vecs) {
     kp_u32 tiles = (k + 15) / 16;
-    for (kp_u64 i = blockIdx.x * (kp_u64)blockDim.x + threadIdx.x; i < vecs; i += gridDim.x * (kp_u64)blockDim.x) {
+    kp_u64 all = kx_blocks() * (kp_u64)kx_block_threads();
+    for (kp_u64 i = kx_block() * (kp_u64)kx_block_threads() + kx_thread(); i < vecs; i += all) {
         kp_u32 lane = (kp_u32)(i % KD_WARP), tile = (kp_u32)(i / KD_WARP % tiles), band = (kp_u32)(i / KD_WARP / tiles);
         kd_vec v;
         for (kp_u32 e = 0; e < 4; e++) {
@@ -43,44 +44,36 @@ extern "C" __global__ void keel_pack(const kd_act *from, kd_vec *to, kp_u32 n, k
 }
 
 /* The read ceiling: every block brings stages of 16 KiB into SMEM, all of the ring in flight, and looks at none. */
-extern "C" __global__ void __launch_bounds__(KD_WARP, 1) keel_read(const kp_u8 *from, kp_u64 stages) {
-    extern __shared__ __align__(1024) kp_u8 smem[];
-    __shared__ kd_ring ring;
+KX_KERNEL_OF(keel_read, KD_WARP)(const kp_u8 *from, kp_u64 stages) {
+    KX_SHARED_DYNAMIC(smem);
+    KX_SHARED(kd_ring, ring);
     if (!kd_first()) return;
     kd_ring_init(&ring);
     kp_u32 k = 0;
-    for (kp_u64 i = blockIdx.x; i < stages + (kp_u64)KD_STAGES * gridDim.x; i += gridDim.x, k++) {
-        kp_u32 s = k % KD_STAGES, bar = kd_smem(&ring.full[s].word);
-        if (k >= KD_STAGES && i - (kp_u64)KD_STAGES * gridDim.x < stages) {
-            kp_u32 done = 0;
-            while (!done)
-                asm volatile(
-                    "{.reg .pred P; mbarrier.try_wait.parity.shared::cta.b64 P, [%1], %2; selp.u32 %0, 1, 0, P;}"
-                    : "=r"(done)
-                    : "r"(bar), "r"((k / KD_STAGES - 1) & 1)
-                    : "memory");
+    for (kp_u64 i = kx_block(); i < stages + (kp_u64)KD_STAGES * kx_blocks(); i += kx_blocks(), k++) {
+        kp_u32 s = k % KD_STAGES;
+        kp_u64 *bar = &ring.full[s].word;
+        if (k >= KD_STAGES && i - (kp_u64)KD_STAGES * kx_blocks() < stages) {
+            while (!kx_mbar_try(bar, (k / KD_STAGES - 1) & 1)) {
+            }
         }
         if (i >= stages) continue;
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(KD_STAGE_BYTES)
-                     : "memory");
-        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                         kd_smem(smem + s * KD_STAGE_BYTES)),
-                     "l"(from + i * KD_STAGE_BYTES), "r"(KD_STAGE_BYTES), "r"(bar)
-                     : "memory");
+        kx_mbar_arrive_expect(bar, KD_STAGE_BYTES);
+        kx_bulk_load(smem + s * KD_STAGE_BYTES, from + i * KD_STAGE_BYTES, KD_STAGE_BYTES, bar);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(KD_LANES *KD_WARP, 1) keel_run(const __grid_constant__ kp_launch launch) {
-    extern __shared__ __align__(1024) kp_u8 smem[];
-    __shared__ kp_worker worker;
-    __shared__ kp_bar page_free[KD_PAGES];
-    __shared__ kp_u32 claims[KD_PAGES];
-    __shared__ kd_ring ring;
-    __shared__ kp_u32 ready;
+KX_KERNEL_OF(keel_run, KD_LANES *KD_WARP)(KX_PARAM(kp_launch, launch)) {
+    KX_SHARED_DYNAMIC(smem);
+    KX_SHARED(kp_worker, worker);
+    KX_SHARED_ARRAY(kp_bar, page_free, KD_PAGES);
+    KX_SHARED_ARRAY(kp_u32, claims, KD_PAGES);
+    KX_SHARED(kd_ring, ring);
+    KX_SHARED(kp_u32, ready);
     const kp_u32 lanes[KP_ROLES] = {KD_LANES_OF};
-    kp_u32 warp = threadIdx.x / KD_WARP;
-    if (threadIdx.x == 0) {
-        worker.index = blockIdx.x;
+    kp_u32 warp = kx_thread() / KD_WARP;
+    if (kx_thread() == 0) {
+        worker.index = kx_block();
         for (kp_u32 r = 0; r < KP_ROLES; r++) worker.lanes[r] = lanes[r];
         worker.n_pages = KD_PAGES;
         worker.page_bytes = KD_PAGE_BYTES;
@@ -94,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(KD_LANES *KD_WARP, 1) keel_run(cons
         kp_worker_init(&worker);
         ready = kd_check_in(&launch, KD_CHECK_IN_NS);
     }
-    __syncthreads();
+    kx_syncthreads();
     kd_lane waits = {0, 0, 0};
     kp_ctx c;
     c.worker = &worker;
@@ -109,14 +102,14 @@ extern "C" __global__ void __launch_bounds__(KD_LANES *KD_WARP, 1) keel_run(cons
     c.lane = warp - first;
     if (ready) kp_role_main(&c);
     if (kd_first()) {
-        kd_report *r = (kd_report *)launch.report + blockIdx.x * KD_LANES + warp;
+        kd_report *r = (kd_report *)launch.report + kx_block() * KD_LANES + warp;
         r->role = c.role;
         r->lane = c.lane;
         r->iteration = c.iteration;
         r->instance = c.task ? c.task->instance : KP_NONE;
         r->what = ready ? waits.what : KP_WHAT_BORDER;
         r->target = waits.target;
-        r->left = ready && !*(volatile const kp_u32 *)&launch.control->abort;
+        r->left = ready && !kx_ld_volatile(&launch.control->abort);
     }
 }
 

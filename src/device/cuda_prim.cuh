@@ -1,90 +1,73 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The primitives of device/protocol.h on an NVIDIA GPU, sm_90 on. A lane is a warp: each function here is called by all
- * 32 threads of it, together. Thin wrappers of PTX (PTX ISA 8.x, "mbarrier", "memory consistency model"); nothing here
- * knows roles or ops.
+ * 32 threads of it, together. Written over device/cuda_ptx.cuh; nothing here knows roles or ops.
  *
- * Whatever a lane branches on is the same for all of its threads, or their next __syncwarp() would pair up with another
- * one: loads that decide are made by one thread and handed round, tests are true when all threads found them true.
+ * Whatever a lane branches on is the same for all of its threads, or their next kx_syncwarp() would pair up with
+ * another one: loads that decide are made by one thread and handed round, tests are true when all threads found them
+ * true.
  *
- * Order: an arrival is a release and a test an acquire at CTA scope; __syncwarp() in front of an arrival joins the
+ * Order: an arrival is a release and a test an acquire at CTA scope; kx_syncwarp() in front of an arrival joins the
  * warp's threads to the one that arrives. Counters and events are release and acquire at GPU scope (system scope where
  * another rank or the host looks). What one chain of these orders is ordered for all who read it (causality order). */
 #ifndef KEEL_DEVICE_CUDA_PRIM_CUH
 #define KEEL_DEVICE_CUDA_PRIM_CUH
 
 #include "device/body.h"
+#include "device/cuda_ptx.cuh"
 
 #define KD_WARP 32u
-#define KD_FULL 0xffffffffu
 
-KP_FN kp_u32 kd_lane_thread(void) {
-    kp_u32 t;
-    asm volatile("mov.u32 %0, %%laneid;" : "=r"(t));
-    return t;
-}
+KP_FN kp_u32 kd_lane_thread(void) { return kx_laneid(); }
 KP_FN int kd_first(void) { return kd_lane_thread() == 0; }
-KP_FN kp_u32 kd_smem(const void *p) { return (kp_u32)__cvta_generic_to_shared(p); }
 
 /* ---- counters ----------------------------------------------------------------------------------- */
 
-/* One thread loads; __syncwarp() orders the others behind it. */
+/* One thread loads; kx_syncwarp() orders the others behind it. */
 KP_FN kp_u32 kp_load_acquire(const kp_u32 *p) {
     kp_u32 v = 0;
-    if (kd_first()) asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
-    v = __shfl_sync(KD_FULL, v, 0);
-    __syncwarp();
+    if (kd_first()) v = kx_ld_acquire(p);
+    v = kx_shfl(v, 0);
+    kx_syncwarp();
     return v;
 }
 KP_FN void kp_store_release(kp_u32 *p, kp_u32 v) {
-    __syncwarp();
-    if (kd_first()) asm volatile("st.release.gpu.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+    kx_syncwarp();
+    if (kd_first()) kx_st_release(p, v);
 }
 KP_FN void kp_add_release(kp_u32 *p, kp_u32 v) {
-    __syncwarp();
-    if (kd_first()) asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+    kx_syncwarp();
+    if (kd_first()) kx_add_release(p, v);
 }
 KP_FN kp_u64 kp_load_acquire64(const kp_u64 *p) {
     kp_u64 v = 0;
-    if (kd_first()) asm volatile("ld.acquire.gpu.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
-    v = __shfl_sync(KD_FULL, v, 0);
-    __syncwarp();
+    if (kd_first()) v = kx_ld_acquire64(p);
+    v = kx_shfl(v, 0);
+    kx_syncwarp();
     return v;
 }
 KP_FN void kp_store_release64(kp_u64 *p, kp_u64 v) {
-    __syncwarp();
-    if (kd_first()) asm volatile("st.release.gpu.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+    kx_syncwarp();
+    if (kd_first()) kx_st_release64(p, v);
 }
 
 /* ---- slot barriers: mbarrier on kp_bar.word ------------------------------------------------------ */
 
 /* One thread a worker; published to the others by the block's barrier before any role starts. */
-KP_FN void kp_bar_init(kp_bar *b, kp_u32 count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(kd_smem(&b->word)), "r"(count) : "memory");
-}
+KP_FN void kp_bar_init(kp_bar *b, kp_u32 count) { kx_mbar_init(&b->word, count); }
 KP_FN void kp_bar_arrive(kp_bar *b) {
-    __syncwarp();
-    if (kd_first()) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(kd_smem(&b->word)) : "memory");
+    kx_syncwarp();
+    if (kd_first()) kx_mbar_arrive(&b->word);
 }
 /* By one thread. */
-KP_FN void kp_bar_expect(kp_bar *b, kp_u32 bytes) {
-    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(kd_smem(&b->word)), "r"(bytes)
-                 : "memory");
-}
-KP_FN int kp_bar_test(const kp_bar *b, kp_u32 parity) {
-    kp_u32 done;
-    asm volatile("{.reg .pred P; mbarrier.try_wait.parity.shared::cta.b64 P, [%1], %2; selp.u32 %0, 1, 0, P;}"
-                 : "=r"(done)
-                 : "r"(kd_smem(&b->word)), "r"(parity)
-                 : "memory");
-    return __all_sync(KD_FULL, (int)done);
-}
+KP_FN void kp_bar_expect(kp_bar *b, kp_u32 bytes) { kx_mbar_expect(&b->word, bytes); }
+KP_FN int kp_bar_test(const kp_bar *b, kp_u32 parity) { return kx_all((int)kx_mbar_try(&b->word, parity)); }
 
 /* In SMEM; all threads of the lane get the same value. */
 KP_FN kp_u32 kp_count(kp_u32 *p) {
     kp_u32 v = *p;
-    __syncwarp();
+    kx_syncwarp();
     if (kd_first()) *p = v + 1;
-    __syncwarp();
+    kx_syncwarp();
     return v;
 }
 
@@ -134,11 +117,12 @@ KP_FN kp_u32 kp_wait_triggers(const kp_ctx *c, const kp_task *t, kp_u32 i) {
 KP_FN void kp_events_passed(kp_ctx *c, const kp_task *t) {
     kp_worker *w = c->worker;
     if (!t->n_waits || w->step_of == c->iteration + 1) return;
-    const volatile kp_u32 *from = (const volatile kp_u32 *)w->launch->step;
-    for (kp_u32 i = kd_lane_thread(); i < sizeof(kp_step) / 4; i += KD_WARP) ((kp_u32 *)&w->step)[i] = from[i];
-    __syncwarp();
+    const kp_u32 *from = (const kp_u32 *)w->launch->step;
+    for (kp_u32 i = kd_lane_thread(); i < sizeof(kp_step) / 4; i += KD_WARP)
+        ((kp_u32 *)&w->step)[i] = kx_ld_volatile(from + i);
+    kx_syncwarp();
     if (kd_first()) w->step_of = c->iteration + 1;
-    __syncwarp();
+    kx_syncwarp();
 }
 
 /* ---- what bodies use ---------------------------------------------------------------------------- */
@@ -148,17 +132,9 @@ KP_FN kp_u32 kd_thread(const kp_ctx *c) { return c->lane * KD_WARP + kd_lane_thr
 KP_FN kp_u32 kd_threads(const kp_ctx *c) { return c->worker->lanes[c->role] * KD_WARP; }
 
 /* All threads of this role: a named barrier of the hardware, one a role, fewer threads than the block has. */
-KP_FN void kd_role_sync(const kp_ctx *c) {
-    asm volatile("bar.sync %0, %1;" ::"r"(1 + c->role), "r"(kd_threads(c)) : "memory");
-}
+KP_FN void kd_role_sync(const kp_ctx *c) { kx_bar_sync(1 + c->role, kd_threads(c)); }
 
-KP_FN void kb_publish64(kp_u64 *p, kp_u64 v) {
-    asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
-}
-KP_FN kp_u64 kb_now_ns(void) {
-    kp_u64 t;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
-    return t;
-}
+KP_FN void kb_publish64(kp_u64 *p, kp_u64 v) { kx_st_release64_sys(p, v); }
+KP_FN kp_u64 kb_now_ns(void) { return kx_globaltimer(); }
 
 #endif

@@ -42,13 +42,8 @@ KP_FN int kd_push(kp_ctx *c, const void *src, kp_u32 bytes) {
         if (!kp_wait_bar(c, &r->full[o % KD_STAGES], (o / KD_STAGES) & 1, KP_WHAT_STREAM)) return 0;
     }
     if (kd_first()) {
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(kd_smem(&r->full[s].word)),
-                     "r"(bytes)
-                     : "memory");
-        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                         kd_smem(kd_stage(c, k))),
-                     "l"(src), "r"(bytes), "r"(kd_smem(&r->full[s].word))
-                     : "memory");
+        kx_mbar_arrive_expect(&r->full[s].word, bytes);
+        kx_bulk_load(kd_stage(c, k), src, bytes, &r->full[s].word);
     }
     return 1;
 }

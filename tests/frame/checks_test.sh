@@ -23,7 +23,7 @@ tree() {
 check() { KEEL_SOURCE_DIR=$PWD/tree bash "$scripts/check_$1.sh" > output 2>&1; }
 
 tree
-for name in includes calls length marks header ops; do
+for name in includes calls length marks header ops ptx; do
     check $name || { echo "check_$name is red on the clean tree:"; cat output; exit 1; }
 done
 
@@ -73,6 +73,12 @@ offence header include/keel.h '\nint keel_other(void);'
 offence header include/keel.h '\n/* A comment too far above. */\n\nstruct keel_s {\n    int x;\n};'
 offence ops ops/ops.def 'OP(gone)'
 offence ops models/n.c 'int other;'
+offence ptx ops/add/add.cuh 'KP_FN void f(void) { asm volatile("bar.sync 0;"); }'
+offence ptx ops/add/add.cuh 'KP_FN int f(void) { return threadIdx.x; }'
+offence ptx ops/add/add.cuh 'KP_FN void f(void) { __syncwarp(); }'
+offence ptx ops/add/add.cuh 'KP_FN float f(float v) { return rsqrtf(v); }'
+offence ptx src/device/cuda_body.cuh '__shared__ int x;'
+offence ptx src/device/cuda_body.cuh 'KP_FN int f(int *p) { return atomicAdd(p, 1); }'
 tree && mkdir tree/ops/orphan
 ! check ops || { echo "check_ops let pass a folder without a line"; red=1; }
 tree && rm tree/ops/mul/mul_test.c
