@@ -106,7 +106,7 @@ KP_FN void kx_bulk_load(void *to, const void *from, kp_u32 bytes, kp_u64 *bar) {
 
 /* ---- loads and stores (9.7.9 "ld", "ld.global.nc", "st"; 8 "Memory Consistency Model") ------------ */
 
-struct kx_vec { /* 16 bytes */
+struct alignas(16) kx_vec { /* aligned, so that shared memory gives it in one access and not in four */
     kp_u32 w[4];
 };
 
