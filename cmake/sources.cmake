@@ -11,6 +11,7 @@ file(GLOB KEEL_TOOL_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/*.c)
 file(GLOB KEEL_MODEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/models/*.c)
 
 set(KEEL_GENERATED_DIR ${CMAKE_BINARY_DIR}/generated)
+file(MAKE_DIRECTORY ${KEEL_GENERATED_DIR}) # Ninja makes it, Makefiles do not
 set(registry_script ${CMAKE_SOURCE_DIR}/scripts/gen_registry.sh)
 add_custom_command(
     OUTPUT ${KEEL_GENERATED_DIR}/op_registry.c

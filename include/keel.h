@@ -245,7 +245,8 @@ keel_status keel_slice_check(const keel_model *whole, const keel_model *slice, c
 keel_status keel_plan_load(const char *path, keel_plan **out, keel_error *err);
 /* Writes the plan file, complete or not at all. */
 keel_status keel_plan_save(const keel_plan *plan, const char *path, keel_error *err);
-/* Compiles the plan's device code (archs with a GPU; needs NVRTC, no GPU) and writes it to path. *report (may be NULL)
+/* Compiles the plan's device code (archs with a GPU; needs NVRTC, no GPU) and writes it to path, with what it was made
+ * from, so that a session of another plan or build refuses it. *report (may be NULL)
  * gets what the compiler says of registers, spills and SMEM; the caller's. KEEL_REFUSED: spills, or it does not
  * compile. */
 keel_status keel_plan_cubin(const keel_plan *plan, const char *path, char **report, keel_error *err);
@@ -301,7 +302,7 @@ keel_status keel_plan_info_get(const keel_plan *plan, keel_plan_info *out, keel_
 /* A plan bound to a model's weights, with KV pages and activations of its own. */
 typedef struct keel_session keel_session;
 
-/* How the CPU backend runs. Zero fields mean the default given. */
+/* How a backend runs. Zero fields mean the default given. */
 typedef struct keel_session_options {
     size_t struct_size;
     uint32_t lanes;      /* lanes a role, 1 or 2; default 1 */
@@ -309,6 +310,10 @@ typedef struct keel_session_options {
     uint32_t page_seed;  /* 0: KV pages in order; else permuted by the seed (tests) */
     uint32_t watchdog_s; /* seconds without progress until the run is aborted with a report; default 10 */
     const char *group;   /* with several ranks: a name that all of the job's processes give, and no other job's */
+    /* GPU: */
+    const char *cache_dir; /* compiled device code is kept in cache_dir/cubin, made when missing; NULL: nowhere */
+    const char *cubin;     /* device code of this plan that keel_plan_cubin() wrote; KEEL_USAGE: of another one */
+    uint64_t gpu_memory;   /* bytes of it that the session may take at most; default: what is free */
 } keel_session_options;
 #define KEEL_SESSION_OPTIONS_INITIALIZER                                                                               \
     { .struct_size = sizeof(keel_session_options) }
@@ -324,6 +329,16 @@ keel_status keel_session_open(const keel_model *model, const keel_plan *plan, co
                               keel_session **out, keel_error *err);
 /* Frees. */
 void keel_session_close(keel_session *session);
+
+/* Bytes of GPU memory that a session took, the driver's own part aside; all 0 for one of the CPU. */
+typedef struct keel_session_memory {
+    uint64_t total;
+    uint64_t weights, kv, activations;
+    uint64_t tables; /* tasks, queues, events and what else the plan is in memory */
+    uint64_t bound;  /* of the options; 0: none */
+} keel_session_memory;
+/* Fills *out; never fails. */
+void keel_session_memory_get(const keel_session *session, keel_session_memory *out);
 
 /* Called on the thread that runs keel_session_run, in order, as tokens come. index counts from 0; ns is CLOCK_MONOTONIC
  * when the token was chosen. */

@@ -14,6 +14,7 @@ typedef enum option_type {
     OPTION_COUNTS, /* whole numbers with commas between */
     OPTION_REAL,
     OPTION_RANGE, /* A-B, A- or A */
+    OPTION_BYTES, /* a number with a unit, or bytes; limits are bytes */
 } option_type;
 
 typedef enum option_id {
@@ -38,7 +39,7 @@ typedef struct option_value {
     bool given;
     const char *text;   /* TEXT, CHOICE; borrowed from argv */
     const char **texts; /* [n] TEXTS */
-    uint64_t count;     /* COUNT; A of RANGE */
+    uint64_t count;     /* COUNT, BYTES; A of RANGE */
     int64_t last;       /* B of RANGE; −1: open */
     double real;        /* REAL */
     uint64_t *counts;   /* [n] COUNTS */

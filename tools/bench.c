@@ -5,6 +5,7 @@
 #include "json_out.h"
 #include "model_args.h"
 #include "out.h"
+#include "session_args.h"
 
 #include <string.h>
 
@@ -29,6 +30,8 @@ static keel_status print_text(const args *a, const keel_model_info *m, const ben
                    m->architecture, m->n_layers, out_size(m->weight_bytes).text, b->plan.arch, b->plan.workers,
                    b->plan.batch, b->steps));
     for (size_t i = 0; i < b->n_points; i++) TRY(print_point(b, &b->points[i], err));
+    memory_text memory = session_memory_text(b->session);
+    if (*memory.text) TRY(out_format(err, "%s\n", memory.text));
     uint64_t must = m->weight_bytes + b->plan.kv_bytes;
     return out_format(err, "peak RSS %s%s, %.2f x weights + KV pages (%s)\n", out_size(b->peak_rss).text,
                       b->peak_rss_exact ? "" : " (or the bandwidth buffer's 537 MB)",
@@ -57,15 +60,15 @@ static keel_status print_json(const args *a, const keel_model_info *m, const ben
     const char *name = model_args_name(a);
     json_t *points = json_array();
     for (size_t i = 0; points && i < b->n_points; i++) json_array_append_new(points, point_json(b, &b->points[i]));
-    return json_print(json_pack("{s:o,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:s,s:o}", "model",
-                                json_of_text(name, strlen(name)), "architecture", m->architecture, "device",
-                                b->plan.arch, "workers", (json_int_t)b->plan.workers, "batch",
-                                (json_int_t)b->plan.batch, "runs", (json_int_t)b->runs, "steps", (json_int_t)b->steps,
-                                "weight_bytes", (json_int_t)m->weight_bytes, "weight_bytes_a_token",
-                                (json_int_t)b->plan.weight_bytes, "kv_bytes", (json_int_t)b->plan.kv_bytes,
-                                "peak_rss_bytes", (json_int_t)b->peak_rss, "peak_rss_exact", (int)b->peak_rss_exact,
-                                "plan_sha256", b->plan.hash, "contexts", points),
-                      err);
+    return json_print(
+        json_pack("{s:o,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:s,s:o,s:o}", "model",
+                  json_of_text(name, strlen(name)), "architecture", m->architecture, "device", b->plan.arch, "workers",
+                  (json_int_t)b->plan.workers, "batch", (json_int_t)b->plan.batch, "runs", (json_int_t)b->runs, "steps",
+                  (json_int_t)b->steps, "weight_bytes", (json_int_t)m->weight_bytes, "weight_bytes_a_token",
+                  (json_int_t)b->plan.weight_bytes, "kv_bytes", (json_int_t)b->plan.kv_bytes, "peak_rss_bytes",
+                  (json_int_t)b->peak_rss, "peak_rss_exact", (int)b->peak_rss_exact, "plan_sha256", b->plan.hash,
+                  "gpu_memory_bytes", session_memory_json(b->session), "contexts", points),
+        err);
 }
 
 /* The KV pages hold the longest context and its steps. */
@@ -85,12 +88,9 @@ static keel_status make_plan(const args *a, const keel_model *model, bench *b, k
 }
 
 static keel_status measure(const args *a, const keel_model *model, const keel_plan *plan, bench *b, keel_error *err) {
-    keel_session_options options = KEEL_SESSION_OPTIONS_INITIALIZER;
     keel_model_info info;
     keel_model_info_get(model, &info);
-    options.lanes = args_count32(a, OPT_LANES, 0);
-    options.watchdog_s = args_count32(a, OPT_WATCHDOG, 0);
-    TRY(keel_session_open(model, plan, &options, &b->session, err));
+    TRY(session_args_open(a, model, plan, NULL, &b->session, err));
     b->vocab = info.vocab;
     TRY(bench_measure(b, err));
     return args_flag(a, OPT_JSON) ? print_json(a, &info, b, err) : print_text(a, &info, b, err);
@@ -114,8 +114,9 @@ static keel_status bench_run(const args *a, keel_error *err) {
     return s;
 }
 
-static const option_id bench_options[] = {OPT_SYNTH,       OPT_DEVICE, OPT_CTX,      OPT_STEPS, OPT_RUNS, OPT_LAYERS,
-                                          PLAN_OPTION_IDS, OPT_LANES,  OPT_WATCHDOG, OPT_JSON,  OPT_HELP};
+static const option_id bench_options[] = {OPT_SYNTH,          OPT_DEVICE, OPT_CTX,         OPT_STEPS,
+                                          OPT_RUNS,           OPT_LAYERS, PLAN_OPTION_IDS, OPT_CACHE_DIR,
+                                          SESSION_OPTION_IDS, OPT_JSON,   OPT_HELP};
 const verb verb_bench = {
     .name = "bench",
     .synopsis = "MODEL|--synth GEOMETRY [options]",

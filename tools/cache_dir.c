@@ -58,3 +58,10 @@ keel_status cache_dir_or_none(const args *a, char **out, keel_error *err) {
     }
     return KEEL_OK;
 }
+
+keel_status cache_dir_to_read(const args *a, char **out, keel_error *err) {
+    keel_error none = KEEL_ERROR_INITIALIZER;
+    if (a->value[OPT_CACHE_DIR].given) return cache_dir_of(a, out, err);
+    *out = NULL;
+    return cache_dir_of(a, out, &none) == KEEL_NOMEM ? fail_memory(err, "--cache-dir") : KEEL_OK;
+}

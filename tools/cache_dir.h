@@ -12,4 +12,8 @@ keel_status cache_dir_of(const args *a, char **out, keel_error *err);
 /* The same, or NULL where none can be written and none was asked for: weights are then packed in memory. */
 keel_status cache_dir_or_none(const args *a, char **out, keel_error *err);
 
+/* The same for compiled device code, which may also be read from a folder that cannot be written: NULL where no folder
+ * is known. */
+keel_status cache_dir_to_read(const args *a, char **out, keel_error *err);
+
 #endif

@@ -67,6 +67,25 @@ static keel_status read_real(const verb *v, const option *o, const char *text, o
     return args_refuse(v, err, "--%s: '%s' is not a number from %g to %g", o->name, text, o->low, o->high);
 }
 
+static keel_status read_bytes(const verb *v, const option *o, const char *text, option_value *out, keel_error *err) {
+    static const struct {
+        const char *name;
+        double bytes;
+    } units[] = {{"", 1},      {"B", 1},      {"kB", 1e3},      {"MB", 1e6},      {"GB", 1e9},
+                 {"TB", 1e12}, {"KiB", 1024}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1024.0 * (1 << 30)}};
+    size_t digits = strspn(text, "0123456789."), most = sizeof units / sizeof *units, unit = 0;
+    char *stop;
+    double n = strtod(text, &stop);
+    while (unit < most && strcmp(text + digits, units[unit].name) != 0) unit++;
+    if (digits && stop == text + digits && unit < most) {
+        n *= units[unit].bytes;
+        out->count = n >= o->low && n <= o->high ? (uint64_t)n : 0;
+        if (out->count) return KEEL_OK;
+    }
+    return args_refuse(v, err, "--%s: '%s' is no size; give bytes, or a number and one of kB MB GB TB KiB MiB GiB TiB",
+                       o->name, text);
+}
+
 static keel_status read_choice(const verb *v, const option *o, const char *text, option_value *out, keel_error *err) {
     size_t n = strlen(text);
     for (const char *at = o->metavar; n; at++) {
@@ -99,6 +118,8 @@ keel_status option_value_read(const verb *v, const option *o, const char *text, 
         return read_real(v, o, text, out, err);
     case OPTION_RANGE:
         return read_range(v, o, text, out, err);
+    case OPTION_BYTES:
+        return read_bytes(v, o, text, out, err);
     case OPTION_CHOICE:
         return read_choice(v, o, text, out, err);
     case OPTION_TEXTS:

@@ -7,6 +7,7 @@
 #include "ranks.h"
 #include "run_input.h"
 #include "run_report.h"
+#include "session_args.h"
 #include "token_printer.h"
 
 #include <stdio.h>
@@ -74,14 +75,6 @@ static keel_status make_plan(job *j, keel_error *err) {
     return KEEL_OK;
 }
 
-static keel_status open_session(job *j, keel_error *err) {
-    keel_session_options options = KEEL_SESSION_OPTIONS_INITIALIZER;
-    options.lanes = args_count32(j->a, OPT_LANES, 0);
-    options.watchdog_s = args_count32(j->a, OPT_WATCHDOG, 0);
-    options.group = j->ranks.group[0] ? j->ranks.group : NULL;
-    return keel_session_open(j->model, j->plan, &options, &j->session, err);
-}
-
 static keel_status make_logits(job *j, keel_error *err) {
     if (!j->a->value[OPT_SAVE_LOGITS].given) return KEEL_OK;
     j->logits = calloc((size_t)j->max_new * j->info.vocab, sizeof *j->logits);
@@ -119,7 +112,7 @@ static keel_status prepare(job *j, keel_error *err) {
     keel_model_info_get(j->model, &j->info);
     TRY(run_input_encode(j->a, j->model, &j->info, &j->in, err));
     TRY(make_plan(j, err));
-    TRY(open_session(j, err));
+    TRY(session_args_open(j->a, j->model, j->plan, j->ranks.group[0] ? j->ranks.group : NULL, &j->session, err));
     TRY(make_logits(j, err));
     return token_printer_open(&j->printer, j->model, j->info.has_tokenizer, j->max_new, print, err);
 }
@@ -127,7 +120,7 @@ static keel_status prepare(job *j, keel_error *err) {
 static keel_status finish(job *j, keel_error *err) {
     keel_status streamed = token_printer_end(&j->printer);
     if (j->ranks.rank > 0 || (streamed != KEEL_OK && streamed != KEEL_ABORTED)) return streamed;
-    run_facts facts = {j->a, j->plan, &j->in, &j->printer, &j->result, j->logits, j->info.vocab};
+    run_facts facts = {j->a, j->plan, j->session, &j->in, &j->printer, &j->result, j->logits, j->info.vocab};
     TRY(run_report_save(&facts, err));
     if (streamed != KEEL_OK) return fail_quietly(err, streamed);
     TRY(run_report_print(&facts, err));
@@ -159,10 +152,11 @@ static keel_status run_run(const args *a, keel_error *err) {
 }
 
 static const option_id run_options[] = {
-    OPT_SYNTH,       OPT_PROMPT,      OPT_PROMPT_FILE,   OPT_TOKENS,      OPT_CHAT,   OPT_SYSTEM,  OPT_MAX_NEW_TOKENS,
-    OPT_IGNORE_EOS,  OPT_TEMPERATURE, OPT_TOP_K,         OPT_TOP_P,       OPT_SEED,   OPT_WEIGHTS, OPT_LAYERS,
-    RANK_OPTION_IDS, OPT_SAVE_TOKENS, OPT_TEACHER_FORCE, OPT_SAVE_LOGITS, OPT_DEVICE, OPT_PLAN,    PLAN_OPTION_IDS,
-    OPT_MAX_SEQ,     OPT_LANES,       OPT_WATCHDOG,      OPT_JSON,        OPT_HELP};
+    OPT_SYNTH,       OPT_PROMPT,         OPT_PROMPT_FILE,    OPT_TOKENS,      OPT_CHAT,
+    OPT_SYSTEM,      OPT_MAX_NEW_TOKENS, OPT_IGNORE_EOS,     OPT_TEMPERATURE, OPT_TOP_K,
+    OPT_TOP_P,       OPT_SEED,           OPT_WEIGHTS,        OPT_LAYERS,      RANK_OPTION_IDS,
+    OPT_SAVE_TOKENS, OPT_TEACHER_FORCE,  OPT_SAVE_LOGITS,    OPT_DEVICE,      OPT_PLAN,
+    PLAN_OPTION_IDS, OPT_MAX_SEQ,        SESSION_OPTION_IDS, OPT_JSON,        OPT_HELP};
 const verb verb_run = {
     .name = "run",
     .synopsis = "MODEL|GRAPH --weights DIR|--synth GEOMETRY --prompt TEXT|--prompt-file FILE|--tokens ID,... [options]",

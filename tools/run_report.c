@@ -3,6 +3,7 @@
 
 #include "fail.h"
 #include "json_out.h"
+#include "session_args.h"
 
 #include <stdio.h>
 
@@ -35,10 +36,10 @@ static keel_status print_json(const run_facts *f, keel_error *err) {
     TRY(keel_plan_info_get(f->plan, &plan, err));
     const keel_result *r = f->result;
     json_t *all = tokens_json(f);
-    json_t *more =
-        json_pack("{s:s,s:o,s:o,s:i,s:s}", "ended", why_ended(f), "prefill_tokens_per_s",
-                  json_of_real(a_second((double)f->in->n_prompt, r->ttft_ms)), "decode_tokens_per_s",
-                  json_of_real(a_second(1, r->tpot_ms)), "workers", (int)plan.workers, "plan_sha256", plan.hash);
+    json_t *more = json_pack("{s:s,s:o,s:o,s:i,s:s,s:o}", "ended", why_ended(f), "prefill_tokens_per_s",
+                             json_of_real(a_second((double)f->in->n_prompt, r->ttft_ms)), "decode_tokens_per_s",
+                             json_of_real(a_second(1, r->tpot_ms)), "workers", (int)plan.workers, "plan_sha256",
+                             plan.hash, "gpu_memory_bytes", session_memory_json(f->session));
     if (all && (!more || json_object_update(all, more) != 0)) {
         json_decref(all);
         all = NULL;
@@ -59,6 +60,7 @@ keel_status run_report_print(const run_facts *f, keel_error *err) {
     if (r->n_tokens > 1) {
         fprintf(stderr, ", decode %.2f ms/token (TPOT), %.1f tokens/s", r->tpot_ms, a_second(1, r->tpot_ms));
     }
-    fprintf(stderr, "\n");
+    memory_text memory = session_memory_text(f->session);
+    fprintf(stderr, "%s%s\n", *memory.text ? "\n" : "", memory.text);
     return KEEL_OK;
 }

@@ -10,6 +10,7 @@
 typedef struct run_facts {
     const args *a;
     const keel_plan *plan;
+    const keel_session *session;
     const run_input *in;
     const token_printer *printer;
     const keel_result *result;

@@ -5,7 +5,7 @@
 #include "core/file.h"
 #include "core/mem.h"
 #include "exec/cpu_worker.h"
-#include "exec/cuda_code.h"
+#include "exec/cuda_compile.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +81,7 @@ keel_status keel_plan_cubin(const keel_plan *k, const char *path, char **report,
         return error_set(err, KEEL_USAGE, "a plan for the CPU has no device code; plan with --arch sm_90a");
     buf cubin = {0}, log = {0};
     keel_status s = plan_check_bodies(k->plan, err);
-    if (s == KEEL_OK) s = cuda_code_compile(k->plan, NULL, &cubin, &log, err);
+    if (s == KEEL_OK) s = cuda_compile_file(k->plan, &cubin, &log, err);
     buf_put(&log, "", 1);
     if (s == KEEL_OK && log.failed) s = KEEL_NOMEM_AT(err, path);
     if (s == KEEL_OK) s = check_spills(&log, err);
@@ -158,7 +158,16 @@ enum { GROUP_TIMEOUT_S = 3600 };
 static keel_status open_session(keel_session *s, const keel_plan *k, const keel_session_options *o, keel_error *err) {
     const keel_model *m = s->model;
     const plan *p = k->plan;
-    session_options so = {.lanes = o->lanes, .seed = o->seed, .page_seed = o->page_seed, .watchdog_s = o->watchdog_s};
+    session_options so = {.lanes = o->lanes,
+                          .seed = o->seed,
+                          .page_seed = o->page_seed,
+                          .watchdog_s = o->watchdog_s,
+                          .cache_dir = o->cache_dir,
+                          .cubin = o->cubin,
+                          .gpu_memory = o->gpu_memory};
+    if (strcmp(p->arch, "cpu") == 0 && (o->cubin || o->gpu_memory))
+        return error_set(err, KEEL_USAGE, "%s is for a GPU (--device cuda); the plan is for the CPU",
+                         o->cubin ? "compiled device code (--cubin)" : "a bound of GPU memory (--gpu-memory)");
     if (k->made_for != m) KEEL_TRY(plan_fits(p, m->graph, err));
     if (p->tp > 1) {
         if (!o->group)
@@ -230,6 +239,8 @@ keel_status keel_session_run(keel_session *s, const keel_request *given, keel_re
     if (out.n_tokens > 1) result->tpot_ms = (double)(out.last_ns - out.first_ns) / 1e6 / (out.n_tokens - 1);
     return KEEL_OK;
 }
+
+void keel_session_memory_get(const keel_session *s, keel_session_memory *out) { session_memory(s->session, out); }
 
 void keel_session_stop(keel_session *s) { session_stop(s->session); }
 

@@ -50,6 +50,12 @@ keel_status cuda_nvrtc_open(cuda_nvrtc *out, keel_error *err) {
     return KEEL_OK;
 }
 
+void cuda_nvrtc_version(const cuda_nvrtc *n, uint32_t *major, uint32_t *minor) {
+    int a = 0, b = 0;
+    n->version(&a, &b);
+    *major = (uint32_t)a, *minor = (uint32_t)b;
+}
+
 keel_status cuda_check(const cuda_driver *d, int result, const char *what, keel_error *err) {
     const char *text = NULL;
     if (!result) return KEEL_OK;

@@ -81,6 +81,7 @@ typedef struct cuda_nvrtc {
 /* KEEL_UNSUPPORTED says which library or function is missing, and what to install. */
 keel_status cuda_driver_open(cuda_driver *out, keel_error *err);
 keel_status cuda_nvrtc_open(cuda_nvrtc *out, keel_error *err);
+void cuda_nvrtc_version(const cuda_nvrtc *n, uint32_t *major, uint32_t *minor);
 
 /* KEEL_IO with the driver's words for `result`, unless it is 0. */
 keel_status cuda_check(const cuda_driver *d, int result, const char *what, keel_error *err);

@@ -4,6 +4,7 @@
 #include "core/mem.h"
 #include "exec/cuda_api.h"
 #include "exec/cuda_code.h"
+#include "exec/cuda_compile.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +32,8 @@ struct cuda_session {
     void *stream, *side; /* the kernel's; the one that stops it */
     void *module, *function, *pack, *read;
     cu_ptr base; /* the one allocation */
-    uint64_t bytes;
+    uint64_t base_bytes;
+    keel_session_memory memory;
     cu_ptr *buffer; /* [n_buffers]; a weight as it lies, 0 where no op reads it so */
     cu_ptr *packed; /* [n_buffers]; a weight in tiles, 0 where none streams it */
     uint8_t *use;   /* [n_buffers]: USE_ bits of weights */
@@ -116,18 +118,52 @@ static void find_uses(cuda_session *s) {
     }
 }
 
+/* Room for the largest weight that is only streamed, while it is packed. */
+static uint64_t staging_bytes(const cuda_session *s) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < s->p->n_buffers; i++) {
+        if (s->use[i] == USE_PACKED && s->p->buffers[i].bytes > most) most = s->p->buffers[i].bytes;
+    }
+    return most;
+}
+
+/* What the `bytes` of the allocation are for. */
+static void count_memory(cuda_session *s, uint64_t bytes) {
+    keel_session_memory *m = &s->memory;
+    layout w = {0}, kv = {0};
+    for (uint32_t i = 0; i < s->p->n_buffers; i++) {
+        const plan_buffer *b = &s->p->buffers[i];
+        if (s->use[i] & USE_PLAIN) (void)take(&w, b->bytes);
+        if (s->use[i] & USE_PACKED) (void)take(&w, packed_bytes(b));
+        if (b->kind == BUFFER_CACHE) (void)take(&kv, b->bytes);
+    }
+    *m = (keel_session_memory){
+        .total = bytes, .weights = w.at, .kv = kv.at, .activations = s->p->arena_bytes, .bound = s->options.gpu_memory};
+    m->tables = bytes - m->weights - m->kv - m->activations;
+}
+
+static keel_status no_room(const cuda_session *s, uint64_t staging, uint64_t room, const char *why, keel_error *err) {
+    const keel_session_memory *m = &s->memory;
+    return error_set(
+        err, KEEL_NOMEM,
+        "the session needs %llu bytes of GPU memory (weights %llu, KV pages %llu, activations %llu, tables "
+        "%llu, and %llu while weights are packed); %s %llu; use a smaller --max-seq or a smaller model",
+        (unsigned long long)(m->total + staging), (unsigned long long)m->weights, (unsigned long long)m->kv,
+        (unsigned long long)m->activations, (unsigned long long)m->tables, (unsigned long long)staging, why,
+        (unsigned long long)room);
+}
+
 static keel_status allocate(cuda_session *s, uint64_t bytes, keel_error *err) {
     size_t free_bytes = 0, total = 0;
+    uint64_t staging = staging_bytes(s), bound = s->options.gpu_memory;
     CUDA_TRY(&s->d, "cuMemGetInfo", s->d.mem_info(&free_bytes, &total));
-    if (bytes > free_bytes) {
-        return error_set(err, KEEL_NOMEM,
-                         "the GPU has %.1f GB free of %.1f GB; weights, KV pages and activations need %.1f GB; use a "
-                         "smaller --max-seq or a smaller model",
-                         (double)free_bytes / 1e9, (double)total / 1e9, (double)bytes / 1e9);
-    }
+    count_memory(s, bytes);
+    if (bound && bytes + staging > bound) return no_room(s, staging, bound, "--gpu-memory allows", err);
+    if (bytes + staging > total) return no_room(s, staging, total, "this GPU has", err);
+    if (bytes + staging > free_bytes) return no_room(s, staging, free_bytes, "other programs leave free", err);
     CUDA_TRY(&s->d, "cuMemAlloc", s->d.mem_alloc(&s->base, bytes));
-    s->bytes = bytes;
-    return KEEL_OK;
+    s->base_bytes = bytes;
+    return staging ? cuda_check(&s->d, s->d.mem_alloc(&s->staging, staging), "cuMemAlloc", err) : KEEL_OK;
 }
 
 /* ---- upload --------------------------------------------------------------------------------------- */
@@ -151,15 +187,6 @@ static keel_status upload_weight(cuda_session *s, uint32_t i, const void *data, 
     void *params[] = {&from, &s->packed[i], &n, &k, &vecs};
     CUDA_TRY(&s->d, "pack", s->d.launch(s->pack, 1024, 1, 1, 256, 1, 1, 0, s->stream, params, NULL));
     return cuda_check(&s->d, s->d.stream_wait(s->stream), "pack", err);
-}
-
-/* Room for the largest weight that is only streamed. */
-static keel_status make_staging(cuda_session *s, keel_error *err) {
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < s->p->n_buffers; i++) {
-        if (s->use[i] == USE_PACKED && s->p->buffers[i].bytes > most) most = s->p->buffers[i].bytes;
-    }
-    return most ? cuda_check(&s->d, s->d.mem_alloc(&s->staging, most), "cuMemAlloc", err) : KEEL_OK;
 }
 
 static keel_status bind_buffers(cuda_session *s, const weights *w, const places *at, const uint64_t *buffer_at,
@@ -302,7 +329,7 @@ static keel_status open_device(cuda_session *s, keel_error *err) {
 
 static keel_status load_code(cuda_session *s, keel_error *err) {
     buf cubin = {0};
-    keel_status status = cuda_code_compile(s->p, s->options.cubin_dir, &cubin, NULL, err);
+    keel_status status = cuda_compile_get(s->p, s->options.cache_dir, s->options.cubin, &cubin, err);
     if (status == KEEL_OK)
         status = cuda_check(&s->d, s->d.module_load(&s->module, cubin.data), "cuModuleLoadData", err);
     buf_free(&cubin);
@@ -335,7 +362,6 @@ static keel_status bind(cuda_session *s, const weights *w, keel_error *err) {
         place_all(s, &l, &at, buffer_at);
         status = allocate(s, l.at, err);
     }
-    if (status == KEEL_OK) status = make_staging(s, err);
     if (status == KEEL_OK) status = bind_buffers(s, w, &at, buffer_at, err);
     free_device(s, s->staging);
     s->staging = 0;
@@ -392,9 +418,17 @@ void cuda_session_close(cuda_session *s) {
 static keel_status grow_device(cuda_session *s, cu_ptr *at, uint64_t *have, uint64_t need, keel_error *err) {
     if (need <= *have) return KEEL_OK;
     free_device(s, *at);
+    s->memory.total -= *have;
     *at = 0, *have = 0;
+    if (s->memory.bound && s->memory.total + need > s->memory.bound)
+        return error_set(err, KEEL_NOMEM,
+                         "the request's ids or logits need %llu bytes of GPU memory; the session has %llu and "
+                         "--gpu-memory allows %llu; ask for fewer tokens, or without logits",
+                         (unsigned long long)need, (unsigned long long)s->memory.total,
+                         (unsigned long long)s->memory.bound);
     CUDA_TRY(&s->d, "cuMemAlloc", s->d.mem_alloc(at, need));
     *have = need;
+    s->memory.total += need;
     return KEEL_OK;
 }
 
@@ -566,7 +600,7 @@ keel_status cuda_session_run(cuda_session *s, const kp_request *request, session
 
 void cuda_session_stop(cuda_session *s) { set_word(s, offsetof(kp_control, stop_request)); }
 
-uint64_t cuda_session_bytes(const cuda_session *s) { return s->bytes; }
+void cuda_session_memory(const cuda_session *s, keel_session_memory *out) { *out = s->memory; }
 
 /* One timed pass over the allocation, in ms. */
 static keel_status read_once(cuda_session *s, void *from, void *to, uint64_t stages, float *ms, keel_error *err) {
@@ -581,7 +615,7 @@ static keel_status read_once(cuda_session *s, void *from, void *to, uint64_t sta
 
 keel_status cuda_session_bandwidth(cuda_session *s, uint32_t repeats, double *best, keel_error *err) {
     void *from = NULL, *to = NULL;
-    uint64_t stages = s->bytes / arch_find(s->p->arch)->stage_bytes;
+    uint64_t stages = s->base_bytes / arch_find(s->p->arch)->stage_bytes;
     *best = 0;
     keel_status status = cuda_check(&s->d, s->d.event_create(&from, 0), "event", err);
     if (status == KEEL_OK) status = cuda_check(&s->d, s->d.event_create(&to, 0), "event", err);

@@ -376,6 +376,11 @@ void *session_buffer(session *s, uint32_t buffer) { return s->buffer[buffer]; }
 
 uint64_t session_kv_bytes(const session *s) { return s->kv_bytes; }
 
+void session_memory(const session *s, keel_session_memory *out) {
+    *out = (keel_session_memory){0};
+    if (s->cuda) cuda_session_memory(s->cuda, out);
+}
+
 keel_status session_bandwidth(session *s, uint64_t bytes, uint32_t repeats, double *best, keel_error *err) {
     if (s->cuda) return cuda_session_bandwidth(s->cuda, repeats, best, err);
     return keel_read_bandwidth(s->p->workers, bytes, repeats, best, err);

@@ -14,7 +14,9 @@ typedef struct session_options {
     uint32_t seed;         /* 0: fixed order; else the CPU backend shuffles fibers and copies by it */
     uint32_t page_seed;    /* 0: KV pages in order; else the page table is a permutation drawn from it */
     uint32_t watchdog_s;   /* abort after so many seconds without progress; 0 = 10 */
-    const char *cubin_dir; /* where compiled device code is kept; NULL: nowhere */
+    const char *cache_dir; /* GPU: compiled device code is kept in cache_dir/cubin; NULL: nowhere */
+    const char *cubin;     /* GPU: a file of compiled device code; NULL: it is compiled, or in the cache */
+    uint64_t gpu_memory;   /* GPU: bytes that may be taken; 0: all that are free */
     rank_group *group;     /* of a plan for several ranks: borrowed, opened with session_rank_bytes() */
 } session_options;
 
@@ -58,5 +60,7 @@ void session_page_table(uint32_t *table, uint32_t n, uint32_t seed);
 void *session_buffer(session *s, uint32_t buffer);
 /* Bytes mapped beside the weights: activations, KV. */
 uint64_t session_kv_bytes(const session *s);
+/* GPU memory taken; all 0 on the CPU. */
+void session_memory(const session *s, keel_session_memory *out);
 
 #endif

@@ -77,4 +77,8 @@ expect 2 plan $'/no/such/\xff' --json
 holds "a path that is not UTF-8" out '"\ufffd" in v["error"]["detail"]'
 # behind -- everything is an operand
 refused 2 "^keel plan: --json/config.json: " plan -- --json
+# sizes
+for size in 1 12GiB 1.5GB 80MiB 7kB; do refused 2 'bound of GPU memory .*the plan is for the CPU' run --synth tiny-qwen3 --tokens 1 --gpu-memory "$size"; done
+for size in 0 GiB 1XB 1.2.3GB -1 1e5 '' 5gib; do refused 2 "^keel bench: --gpu-memory: '$size' is no size" bench --synth tiny-qwen3 --gpu-memory "$size"; done
+refused 2 'device code .*the plan is for the CPU' run --synth tiny-qwen3 --tokens 1 --cubin none.cubin
 finish

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plan's device code, compiled by NVRTC, kept in a cache or in a file. Needs no GPU. */
+#ifndef KEEL_EXEC_CUDA_COMPILE_H
+#define KEEL_EXEC_CUDA_COMPILE_H
+
+#include "core/buf.h"
+#include "plan/plan.h"
+
+/* Code for the driver: from `file` where it is not NULL (cuda_compile_file(); needs no compiler; KEEL_USAGE: it belongs
+ * to another plan or build). Else from the cache, cache_dir/cubin, keyed by source, options, arch and compiler; what is
+ * not there, or damaged, is compiled and put there. Any number of processes at once; cache_dir may be NULL.
+ * KEEL_REFUSED: the compiler's log. */
+keel_status cuda_compile_get(const plan *p, const char *cache_dir, const char *file, buf *code, keel_error *err);
+
+/* Compiles to the bytes of a file (exec/cuda_cubin.h). *log: what the compiler says of registers, spills and SMEM. */
+keel_status cuda_compile_file(const plan *p, buf *sealed, buf *log, keel_error *err);
+
+#endif
