@@ -2,7 +2,7 @@
 """Compares a file of --save-logits with a logits_first.json, or the last rows of two such files: the largest difference of
 any logit must be small.
 
-Usage: logits.py LOGITS_SAFETENSORS LOGITS_FIRST_JSON|LOGITS_SAFETENSORS
+Usage: logits.py LOGITS_SAFETENSORS LOGITS_FIRST_JSON|LOGITS_SAFETENSORS [LIMIT]
 """
 import json
 import struct
@@ -33,7 +33,7 @@ def main():
         sys.exit(f"{len(got)} rows of {len(got[0]) if got else 0}, expected {len(want)} of {len(want[0])}")
     worst = max(abs(a - b) for g, w in zip(got, want) for a, b in zip(g, w))
     print(f"largest difference {worst:.2g} over {len(want)} rows")
-    sys.exit(0 if worst <= LIMIT else 1)
+    sys.exit(0 if worst <= (float(sys.argv[3]) if len(sys.argv) > 3 else LIMIT) else 1)
 
 
 main()
