@@ -5,6 +5,7 @@ The first difference of a prompt counts only where the reference's own margin be
 above MARGIN; from there on nothing of that prompt is compared.
 
 Usage: golden.py KEEL MODEL_DIR GOLDEN_JSON [option of keel run]...
+Environment: GOLDEN_MARGIN (0.02), GOLDEN_PROMPTS (the first so many), GOLDEN_STEPS (the first so many of each).
 """
 import json
 import os
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-MARGIN = 0.02
+MARGIN = float(os.environ.get("GOLDEN_MARGIN", "0.02"))
 
 
 def generate(keel, model, record, options, folder):
@@ -44,7 +45,9 @@ def difference(record, got):
 def main():
     keel, model, golden, *options = sys.argv[1:]
     with open(golden, encoding="utf-8") as f:
-        records = json.load(f)
+        records = json.load(f)[:int(os.environ.get("GOLDEN_PROMPTS", "1000"))]
+    for record in records:
+        record["greedy_ids"] = record["greedy_ids"][:int(os.environ.get("GOLDEN_STEPS", "100000"))]
     failed = exact = 0
     with tempfile.TemporaryDirectory() as folder:
         for i, record in enumerate(records):

@@ -118,6 +118,7 @@ typedef struct emu_machine {
     uint64_t progress; /* counts what others can see */
     uint64_t clock_reads, clock_ahead;
     bool host_wrote; /* atomic: a copy to the device happened meanwhile */
+    bool quiet;      /* nobody could run: what is looked at again now is for the report */
     bool failed;
 } emu_machine;
 extern emu_machine emu_m;

@@ -41,11 +41,13 @@ static char *read_file(const char *path, size_t *bytes) {
     return data;
 }
 
-/* The emulator's own headers are part of the compiler: its version follows them, so that no cache mixes them up. */
+/* The emulator's own headers and the flags are part of the compiler: its version follows them, so that no cache mixes them up. */
 EXPORT int nvrtcVersion(int *major, int *minor) {
     static const char *const files[] = {EMU_FOLDER "/kx_emu.h", EMU_FOLDER "/emu_api.h"};
     unsigned hash = 2166136261u;
+    const char *more = getenv("KEEL_EMU_CXXFLAGS");
     for (const char *p = flags; *p; p++) hash = (hash ^ (unsigned char)*p) * 16777619u;
+    for (const char *p = more; p && *p; p++) hash = (hash ^ (unsigned char)*p) * 16777619u;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         size_t bytes;
         char *text = read_file(files[i], &bytes);

@@ -36,7 +36,7 @@ static void print_stack(void **at, unsigned n) {
     char line[512];
     while (f && fgets(line, sizeof line, f)) {
         char *text = strncmp(line, " (inlined by) ", 14) == 0 ? line + 14 : line;
-        if (strstr(text, "kx_emu") || strstr(text, "std::") || strstr(text, "__invoke")) continue;
+        if (strstr(text, "kx_emu") || strstr(text, "std::") || strstr(text, "emu_entry_")) continue;
         fprintf(stderr, "        %s", text);
     }
     if (f) pclose(f);

@@ -392,6 +392,7 @@ static bool look_again(void) {
         if (!getenv("KEEL_EMU_WAIT")) return false;
         nanosleep(&(struct timespec){0, 1000000}, NULL);
     }
+    emu_m.quiet = rounds > 1;
     wake_all();
     return emu_m.n_ready != 0;
 }
