@@ -15,4 +15,8 @@ for file in $(sources src/device ops | grep '\.cuh$'); do
         grep -E "\b($builtins)\b|(^|[^A-Za-z0-9_])($reserved)|(^|[^A-Za-z0-9_])($functions)[ \t]*\(" |
         sed 's/$/   <- belongs in src\/device\/cuda_ptx.cuh/' || true)
 done
+# The emulator has the same functions.
+functions() { { cat "$@" 2>/dev/null || true; } | grep -oE '^(KP_FN [A-Za-z0-9_ ]*[ *]|#define )[kK][xX]_[A-Za-z0-9_]+' | grep -oE '[A-Za-z0-9_]+$' | sort -u; }
+findings_from < <(comm -23 <(functions src/device/cuda_ptx.cuh) <(functions tests/emu/kx_emu.h) |
+    sed 's/$/: in src\/device\/cuda_ptx.cuh, but not in tests\/emu\/kx_emu.h/')
 check_end check_ptx

@@ -41,7 +41,8 @@ static char *read_file(const char *path, size_t *bytes) {
     return data;
 }
 
-/* The emulator's own headers and the flags are part of the compiler: its version follows them, so that no cache mixes them up. */
+/* The emulator's own headers and the flags are part of the compiler: its version follows them, so that no cache mixes
+ * them up. */
 EXPORT int nvrtcVersion(int *major, int *minor) {
     static const char *const files[] = {EMU_FOLDER "/kx_emu.h", EMU_FOLDER "/emu_api.h"};
     unsigned hash = 2166136261u;

@@ -77,6 +77,7 @@ offence ptx ops/add/add.cuh 'KP_FN void f(void) { asm volatile("bar.sync 0;"); }
 offence ptx ops/add/add.cuh 'KP_FN int f(void) { return threadIdx.x; }'
 offence ptx ops/add/add.cuh 'KP_FN void f(void) { __syncwarp(); }'
 offence ptx ops/add/add.cuh 'KP_FN float f(float v) { return rsqrtf(v); }'
+offence ptx src/device/cuda_ptx.cuh 'KP_FN int kx_other(void) { return 0; }'
 offence ptx src/device/cuda_body.cuh '__shared__ int x;'
 offence ptx src/device/cuda_body.cuh 'KP_FN int f(int *p) { return atomicAdd(p, 1); }'
 tree && mkdir tree/ops/orphan

@@ -1,0 +1,2 @@
+/* A thing. */
+int keel_thing(void);

@@ -1,0 +1,1 @@
+const model_desc keel_model_m = {0};
