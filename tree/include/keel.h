@@ -1,2 +1,0 @@
-/* A thing. */
-int keel_thing(void);

@@ -1,1 +1,0 @@
-const model_desc keel_model_m = {0};
