@@ -72,6 +72,7 @@ def shrunk(c):
     heads, kv = c["num_attention_heads"], c["num_key_value_heads"]
     c.update(hidden_size=c["hidden_size"] // 16, intermediate_size=c["intermediate_size"] // 32 // 16 * 16 + 16,
              num_hidden_layers=min(c["num_hidden_layers"], 2), vocab_size=c["vocab_size"] % 300 + 301)
+    c.pop("bos_token_id", None), c.pop("eos_token_id", None)
     while kv % 2 == 0 and heads % 2 == 0 and heads > 4:
         heads, kv = heads // 2, kv // 2
     c.update(num_attention_heads=heads, num_key_value_heads=kv)
@@ -169,7 +170,7 @@ class Runner:
         ids, f32, bf16, at = refs
         steps, longest = self.a.steps, max(at) + 1
         for batch, page_seed, prompts in self.plans(group):
-            facts = s.plan(batch=batch, max_seq=longest, workers=self.a.workers)
+            facts = s.plan(batch=batch, max_seq=max(longest, 512), workers=self.a.workers)  # pages enough to be permuted
             opened = s.open(page_seed, self.a.watchdog)
             self.report.note(f"{group.name}/batch-{batch}: {facts['workers']} workers, KV pages in order {page_seed or 'as they lie'}, "
                              f"session opened in {opened['seconds']} s")

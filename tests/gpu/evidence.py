@@ -4,7 +4,8 @@ a file is taken, stand in docs/perf/README.md.
 
   evidence.py header PART --commit C --keel K --command TEXT     the head of a file, on stdout
   evidence.py newest DIR PART                                    path and commit of the newest committed file of that part
-  evidence.py judge DIR PART REGEX [KEY>=N|KEY<=N]...            one line: PASS, FAIL or NOT-RUN, figure, commit
+  evidence.py table FILE...                                      a short table: rows that did not pass, one line for each group of others
+  evidence.py judge DIR PART REGEX [--rows N] [KEY>=N|KEY<=N]... one line: PASS, FAIL or NOT-RUN, figure, commit, of at least N rows
 """
 import argparse
 import datetime
@@ -74,7 +75,7 @@ def parse(path):
     head, rows = {}, []
     for line in lines:
         word, _, rest = line.partition(" ")
-        if word.endswith(":") and word[:-1] in ("evidence", "commit", "date", "machine", "program", "command", "took", "end"):
+        if word.endswith(":") and word[:-1] in ("evidence", "commit", "date", "machine", "program", "command", "took"):
             head[word[:-1]] = rest
         elif word in VERDICTS:
             text, _, why = rest.partition(" | ")
@@ -83,9 +84,46 @@ def parse(path):
     return head, rows
 
 
+def shown(row):
+    return " ".join([row[1], *(f"{k}={v}" for k, v in row[2].items()), row[3]]).strip()
+
+
+def worst(rows):
+    """Of rows that passed: the figures that matter, over all of them."""
+    figures = []
+    for key, pick in (("rms_ratio", max), ("max_ratio", max), ("share", None), ("ms", None), ("ratio", None), ("steps", None), ("seconds", None)):
+        values = [float(r[2][key]) for r in rows if key in r[2]]
+        if values and (pick or len(rows) == 1):
+            figures.append(f"{key} {'up to ' if len(rows) > 1 else ''}{(pick or max)(values):.4g}")
+    return ", ".join(figures)
+
+
+def table(a):
+    for path in a.files:
+        parsed = parse(path)
+        if not parsed:
+            print(f"{path}: no evidence file")
+            continue
+        groups = {}
+        for r in parsed[1]:
+            if r[0] == "PASS":
+                alone = parsed[0]["evidence"] in ("bench", "peers", "start")
+                groups.setdefault(r[1] if alone else "/".join(r[1].split("/")[:2]), []).append(r)
+            else:
+                print(f"{r[0]:8}{shown(r)[:300]}")
+        for name, rows in groups.items():
+            print(f"{'PASS':8}{name}: {len(rows)} rows {worst(rows)}".rstrip())
+    return 0
+
+
 def committed(folder):
     done = subprocess.run(["git", "ls-files", "-z", "--", folder], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
     return [p for p in done.stdout.decode().split("\0") if p.endswith(".txt") and os.path.exists(p)]
+
+
+def of_a_gpu(head):
+    """A try on the CPU or in little is no evidence."""
+    return not head.get("machine", "no GPU").startswith("no GPU") and not re.search(r"--tiny|--device cpu", head.get("command", ""))
 
 
 def newest(folder, part, regex=None):
@@ -93,7 +131,9 @@ def newest(folder, part, regex=None):
     found = []
     for path in committed(folder):
         parsed = parse(path)
-        if parsed and parsed[0].get("evidence") == part and (regex is None or any(re.search(regex, r[1]) for r in parsed[1])):
+        if not parsed or parsed[0].get("evidence") != part or not of_a_gpu(parsed[0]):
+            continue
+        if regex is None or any(re.search(regex, r[1]) for r in parsed[1]):
             found.append((parsed[0].get("date", ""), path, *parsed))
     return max(found)[1:] if found else None
 
@@ -123,15 +163,17 @@ def judge(a):
     rows = [r for r in rows if re.search(a.regex, r[1])]
     bad = [r for r in rows if r[0] == "FAIL" or (r[0] == "PASS" and not all(met(r[2], c) for c in a.conditions))]
     idle = [r for r in rows if r[0] == "NOT-RUN"]
-    show = lambda r: " ".join([r[1], *(f"{k}={v}" for k, v in r[2].items()), r[3]]).strip()
     origin = f"({os.path.basename(path)}, commit {head.get('commit', '?')[:12]}{since(head.get('commit', '?').split()[0])})"
     if bad:
-        print(f"FAIL {len(bad)} of {len(rows)} rows: {show(bad[0])} {origin}")
+        print(f"FAIL {len(bad)} of {len(rows)} rows: {shown(bad[0])} {origin}")
         return 1
-    if idle:
-        print(f"NOT-RUN {len(idle)} of {len(rows)} rows: {show(idle[0])} {origin}")
+    if len(rows) < a.rows:
+        print(f"NOT-RUN {len(rows)} of {a.rows} rows {a.regex} {origin}")
         return 2
-    print(f"PASS {show(rows[0]) if len(rows) == 1 else f'{len(rows)} rows'} {origin}")
+    if idle:
+        print(f"NOT-RUN {len(idle)} of {len(rows)} rows: {shown(idle[0])} {origin}")
+        return 2
+    print(f"PASS {shown(rows[0]) if len(rows) == 1 else f'{len(rows)} rows'} {origin}")
     return 0
 
 
@@ -144,16 +186,19 @@ def main():
         h.add_argument(name, required=True)
     n = verbs.add_parser("newest")
     j = verbs.add_parser("judge")
+    t = verbs.add_parser("table")
+    t.add_argument("files", nargs="*")
     for v in (n, j):
         v.add_argument("folder")
         v.add_argument("part")
     j.add_argument("regex")
+    j.add_argument("--rows", type=int, default=1)
     j.add_argument("conditions", nargs="*")
     a = p.parse_args()
     if a.verb == "header":
         return header(a)
-    if a.verb == "judge":
-        return judge(a)
+    if a.verb in ("judge", "table"):
+        return {"judge": judge, "table": table}[a.verb](a)
     found = newest(a.folder, a.part)
     if found:
         print(found[0], found[1].get("commit", "?"))

@@ -9,9 +9,10 @@ import sys
 import tempfile
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, logging
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+logging.set_verbosity_error()
 BLOCK = 1 << 24  # elements at a time: what one costs is a few temporaries of 64 MiB
 
 

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decode on a GPU: shares of the read ceiling measured in the same run, and the peers beside it, as rows of evidence.
+
+  gpu.py bench --keel K [--only REGEX] [--runs 5] [--seconds N]      every row of ROWS
+  gpu.py peers --keel K --torch-decode torch_decode.py [...]         keel beside PyTorch in the same call, batch 1
+  gpu.py start --keel K                                              compile and start-up times
+
+A row passes when its share reaches the first bar. The share is taken of the highest ceiling that any row of the call measured:
+a read over a small model shows its start and tail and would flatter that model."""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "gpu"))
+from evidence import Report  # noqa: E402
+
+# geometry, weights, context, rows a pass, first bar %, goal %, seconds that it may take. One row a pass decodes fastest
+# but prefills token by token: long contexts are filled 16 rows at a time.
+ROWS = [
+    ("qwen3-8b", "bf16", 64, 1, 90, 95, 90), ("llama-3.2-1b", "bf16", 64, 1, 78, 88, 60), ("qwen3-1.7b", "bf16", 64, 1, 76, 86, 60),
+    ("qwen3-0.6b", "bf16", 64, 1, 43, 60, 60), ("llama-3.2-1b", "bf16", 1024, 16, 76, 86, 90), ("qwen3-8b", "fp8", 64, 1, 82, 92, 90),
+    ("qwen3-8b", "bf16", 4096, 16, 88, 94, 200), ("qwen3-8b", "bf16", 32768, 16, 80, 90, 400),
+]
+PREFILL = ("qwen3-8b", 2048, 16, 135, 130, 150)  # geometry, tokens, rows a pass, first bar and goal in batch-1 steps
+# What was measured of peers before, ms/token on one H200 (another card of the kind: about 2 % either way).
+RECORDED = {("qwen3-8b", 64): "llama.cpp 4.99", ("qwen3-8b", 4096): "llama.cpp 5.29",
+            ("llama-3.2-1b", 64): "Hazy megakernel 0.924 (whole loop), llama.cpp 1.28", ("llama-3.2-1b", 1024): "Hazy megakernel 1.320",
+            ("qwen3-0.6b", 64): "llama.cpp 1.55"}
+PEERS = [("qwen3-8b", 64), ("llama-3.2-1b", 64), ("qwen3-1.7b", 64), ("qwen3-0.6b", 64), ("llama-3.2-1b", 1024), ("qwen3-8b", 4096)]
+
+
+class Failed(Exception):
+    pass
+
+
+def command(words, seconds, environment=None):
+    """(stdout, wall seconds)"""
+    start = time.monotonic()
+    try:
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=seconds,
+                              env={**os.environ, **(environment or {})})
+    except subprocess.TimeoutExpired as e:
+        raise Failed(f"no end within {seconds} s") from e
+    if done.returncode:
+        raise Failed(f"exit status {done.returncode}: {done.stderr.decode(errors='replace').strip()[-300:]}")
+    return done.stdout.decode(errors="replace"), time.monotonic() - start
+
+
+class Bench:
+    def __init__(self, a):
+        self.a, self.report, self.began = a, Report(), time.monotonic()
+
+    def left(self):
+        return self.a.seconds - (time.monotonic() - self.began)
+
+    def source(self, geometry, weights):
+        return geometry if weights == "bf16" else self.a.fp8.replace("GEOMETRY", geometry)
+
+    def measure(self, geometry, weights, ctx, batch, seconds, runs=0, steps=0):
+        """{ms, min, max, gb, ceiling, achieved, prefill_ms}; times in ms, bytes in GB, rates in GB/s"""
+        words = [self.a.keel, "bench", "--synth", self.source(geometry, weights), "--device", self.a.device, "--batch", str(batch), "--ctx",
+                 str(ctx), "--runs", str(runs or self.a.runs), "--steps", str(steps or self.a.steps), "--json", *self.a.option]
+        out, wall = command(words, min(seconds, max(self.left(), 1)))
+        c = json.loads(out)["contexts"][0]
+        d = c["decode_ms_a_token"]
+        return {"ms": d["median"], "min": d["min"], "max": d["max"], "gb": c["bytes_a_token"] / 1e9,
+                "ceiling": max(c["bandwidth_before_bytes_per_s"], c["bandwidth_after_bytes_per_s"]) / 1e9,
+                "achieved": c["achieved_bytes_per_s"] / 1e9, "prefill_ms": c["prefill_ms"]["median"], "wall_s": wall}
+
+    def tried(self, name, *what, **how):
+        """The measurement, or None and a row that says why."""
+        if self.left() < 0:
+            self.report.row("NOT-RUN", name, f"{self.a.seconds:.0f} s were over")
+            return None
+        try:
+            return self.measure(*what, **how)
+        except Failed as e:
+            missing = re.search(r"neither a geometry nor a file", str(e))
+            late = "no end within" in str(e) and self.left() < 2
+            self.report.row("NOT-RUN" if missing or late else "FAIL", name, str(e))
+            return None
+
+    def rows(self):
+        found = []
+        for geometry, weights, ctx, batch, bar, goal, seconds in ROWS:
+            name = f"bench/{geometry}/{weights}/ctx-{ctx}"
+            if not re.search(self.a.only, name):
+                continue
+            m = self.tried(name, geometry, weights, ctx, batch, seconds)
+            if m:
+                self.report.note(f"{name}: {m['ms']:.4f} ms, {m['wall_s']:.0f} s in all")
+                found.append((name, batch, bar, goal, m))
+        top = max((m["ceiling"] for *_, m in found), default=0)
+        for name, batch, bar, goal, m in found:
+            share = 100 * m["achieved"] / top
+            self.report.row("PASS" if share >= bar else "FAIL", name, share=share, bar=bar, goal=goal, own_share=100 * m["achieved"] / m["ceiling"],
+                            ms=m["ms"], min=m["min"], max=m["max"], gb=m["gb"], ceiling=m["ceiling"], top=top, batch=batch, runs=self.a.runs,
+                            steps=self.a.steps, prefill_ms=m["prefill_ms"])
+        self.prefill({name: m for name, *_, m in found})
+        return self.report.end()
+
+    def prefill(self, found):
+        geometry, tokens, batch, bar, goal, seconds = PREFILL
+        name, step = f"bench/{geometry}/prefill-{tokens}", found.get(f"bench/{geometry}/bf16/ctx-64")
+        if not re.search(self.a.only, name):
+            return
+        if not step:
+            self.report.row("NOT-RUN", name, f"the batch-1 step of {geometry} at context 64 was not measured in this call")
+            return
+        m = self.tried(name, geometry, "bf16", tokens, batch, seconds, runs=min(self.a.runs, 3), steps=2)
+        if m:
+            steps = m["prefill_ms"] / step["ms"]
+            self.report.row("PASS" if steps <= bar else "FAIL", name, steps=steps, bar=bar, goal=goal, prefill_ms=m["prefill_ms"],
+                            step_ms=step["ms"], batch=batch)
+
+    def torch(self, geometry, ctx, modes):
+        """{mode: ms}"""
+        out, _ = command([sys.executable, self.a.torch_decode, geometry, "--ctx", str(ctx), "--modes", modes], min(180, max(self.left(), 1)))
+        return {m[1]: float(m[2]) for m in re.finditer(r"torch-(\w+): ([0-9.]+) ms/step", out)}
+
+    def peers(self):
+        for geometry, ctx in PEERS:
+            name = f"peers/{geometry}/ctx-{ctx}"
+            if not re.search(self.a.only, name):
+                continue
+            mine = self.tried(name, geometry, "bf16", ctx, 1 if ctx <= 64 else 16, 200, runs=min(self.a.runs, 3))
+            if not mine:
+                continue
+            try:
+                theirs = self.torch(geometry, ctx, self.a.modes)
+            except Failed as e:
+                self.report.row("FAIL", name, f"PyTorch: {e}", keel=mine["ms"])
+                continue
+            recorded = RECORDED.get((geometry, ctx), "none")
+            best = min([*theirs.values(), *(float(x) for x in re.findall(r" ([0-9]+\.[0-9]+)", recorded))])
+            shares = {f"share_{m}": 100 * mine["gb"] / ms * 1e3 / mine["ceiling"] for m, ms in theirs.items()}
+            self.report.row("PASS" if mine["ms"] < best else "FAIL", name, f"recorded on another card: {recorded}", keel=mine["ms"],
+                            **{f"torch_{m}": ms for m, ms in theirs.items()}, best_peer=best, ratio=best / mine["ms"],
+                            share_keel=100 * mine["achieved"] / mine["ceiling"], **shares, ceiling=mine["ceiling"])
+        return self.report.end()
+
+    def timed(self, name, limit, words, environment=None):
+        try:
+            seconds = command(words, 120, environment)[1]
+        except Failed as e:
+            self.report.row("FAIL", name, str(e))
+            return None
+        if limit:
+            self.report.row("PASS" if seconds <= limit else "FAIL", name, seconds=seconds, limit=limit)
+        return seconds
+
+    def start(self):
+        """Cold: an empty cache. Warm: what stands between the command and the first token besides weights, as the sum of two whole
+        commands: plan and proof of the big model (no GPU), and a run of a model whose weights are nothing."""
+        k, device = self.a.keel, ["--device", self.a.device, *self.a.option]
+        tiny = [k, "run", "--synth", "tiny-qwen3", "--tokens", "1,2,3", "--max-new-tokens", "2", "--batch", "1", *device]
+        with tempfile.TemporaryDirectory() as folder:
+            cache = {"XDG_CACHE_HOME": folder}
+            self.timed("start/compile-qwen3-8b", 25, [k, "plan", "--synth", "qwen3-8b", "--arch", "sm_90a", "--batch", "1", "--cubin",
+                                                      os.path.join(folder, "x.cubin")], cache)
+            cold = self.timed("start/tiny-cold", 0, tiny, cache)
+            warm = self.timed("start/tiny-warm", 0, tiny, cache)
+            plan = self.timed("start/plan", 0, [k, "plan", "--synth", "qwen3-8b", "--arch", "sm_90a", "--batch", "1", "--prove"], cache)
+        if cold and warm and plan:
+            total = warm + plan
+            self.report.row("PASS" if total <= 0.5 else "FAIL", "start/warm", seconds=total, limit=0.5, tiny_cold=cold, tiny_warm=warm,
+                            plan_and_proof=plan)
+        return self.report.end()
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("what", choices=("bench", "peers", "start"))
+    p.add_argument("--keel", required=True)
+    p.add_argument("--device", default="cuda")
+    p.add_argument("--only", default="", help="rows whose name matches")
+    p.add_argument("--runs", type=int, default=5)
+    p.add_argument("--steps", type=int, default=256)
+    p.add_argument("--seconds", type=float, default=1e9, help="begin no row after so long")
+    p.add_argument("--fp8", default="GEOMETRY-fp8", help="how --synth names a geometry with FP8 weights")
+    p.add_argument("--torch-decode", help="the PyTorch peer: prints 'torch-MODE: N ms/step'")
+    p.add_argument("--modes", default="graph,compile")
+    p.add_argument("--option", action="append", default=[], help="one more word for keel, e.g. --option=--workers --option=8")
+    a = p.parse_args()
+    if a.what == "peers" and not a.torch_decode:
+        p.error("peers needs --torch-decode")
+    b = Bench(a)
+    return {"bench": b.rows, "peers": b.peers, "start": b.start}[a.what]()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Takes evidence on a machine with a GPU: each part writes OUT/gpu-PART.txt (format: docs/perf/README.md) and prints a table at the end.
+#   tests/gpu/run.sh --commit C --out DIR [--device cuda] [--bundle gpu-bundle] [--seconds 540] PART...
+# PART             what                                                              on one H200, estimated
+#   goldens        qwen3-py-12m, 12 prompts, margin 0.1, batch 1 and 16               1 min
+#   sanitize       compute-sanitizer memcheck, racecheck, synccheck on 2 layers       3 min
+#   correct        logits against transformers (tests/gpu/correct.py), all groups     9 min; correct:REGEX takes some of them
+#   start          compile and start-up times                                         1 min
+#   bench          the speed table, --runs 5, ceiling of the same run                 9 min; bench:REGEX takes some rows
+#   peers          keel beside PyTorch                                                9 min; peers:REGEX takes some rows
+#   all            goldens sanitize start correct bench peers, as far as --seconds reach
+# Weights are made on the machine; nothing is fetched. Needs the bundle (make gpu-bundle) with keel and keel-sessions, Python 3 with
+# PyTorch and transformers, NVRTC; in the bundle also, copied there by whoever carries it: qwen3-py-12m/ (goldens, sanitize) and
+# torch_decode.py (peers). A part that fails or runs out of time does not stop the others; exit status 1 when any row failed.
+set -uo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+commit='' out='' device=cuda bundle=$root/gpu-bundle seconds=540 options=()
+usage() { sed -n '4,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+while [ $# -gt 0 ]; do
+    case $1 in
+    --commit) commit=${2:-}; shift 2 || usage ;;
+    --out) out=${2:-}; shift 2 || usage ;;
+    --device) device=${2:-}; shift 2 || usage ;;
+    --bundle) bundle=${2:-}; shift 2 || usage ;;
+    --seconds) seconds=${2:-}; shift 2 || usage ;;
+    --tiny) options+=(--tiny); shift ;; # a try without a GPU: small shapes, few steps
+    -*) usage ;;
+    *) break ;;
+    esac
+done
+[ $# -gt 0 ] && [ -n "$commit" ] && [ -n "$out" ] || usage
+keel=$bundle/keel sessions=$bundle/keel-sessions model=$bundle/qwen3-py-12m
+[ -x "$keel" ] && [ -x "$sessions" ] || { echo "run.sh: no $keel or no $sessions: make gpu-bundle" >&2; exit 2; }
+mkdir -p "$out"
+export PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
+tiny=${options[*]:+yes}
+began=$SECONDS failed=0 done_parts=()
+
+# NVRTC comes with PyTorch where the system has none.
+if ! ldconfig -p | grep 'libnvrtc\.so' >/dev/null; then
+    nvrtc=$(python3 -c 'import glob, os, sysconfig; print(next((os.path.dirname(p) for p in glob.glob(os.path.join(sysconfig.get_path("purelib"), "nvidia/*/lib/libnvrtc.so.1*"))), ""))')
+    export LD_LIBRARY_PATH=$nvrtc${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+fi
+
+left() { echo $((seconds - (SECONDS - began) > 5 ? seconds - (SECONDS - began) : 5)); }
+row() { printf '%s\n' "$*"; }
+
+goldens() {
+    local batch text
+    [ -d "$model" ] || { row "NOT-RUN goldens | no $model: copy the folder of the trained checkpoint there"; return; }
+    for batch in 1 16; do
+        if text=$(timeout "$(left)" python3 "$root/tests/cli/golden.py" "$keel" "$model" "$model/golden.json" --margin 0.1 --device "$device" --batch $batch 2>&1); then
+            row "PASS goldens/qwen3-py-12m/batch-$batch margin=0.1 | $(tail -n 1 <<<"$text")"
+        else
+            row "FAIL goldens/qwen3-py-12m/batch-$batch margin=0.1 | $(tail -n 3 <<<"$text" | tr '\n' ' ')"
+        fi
+    done
+}
+
+# A finding counts whatever it is called: errors, hazards, warnings.
+sanitize() {
+    local tool batch log summary source=(--synth tiny-qwen3)
+    command -v compute-sanitizer >/dev/null || { row "NOT-RUN sanitize | no compute-sanitizer here"; return; }
+    [ ! -d "$model" ] || source=("$model" --layers 0-1)
+    for tool in memcheck synccheck racecheck; do
+        for batch in 1 16; do
+            log=$out/sanitize.log
+            timeout "$(left)" compute-sanitizer --tool $tool --kernel-name-exclude kernel_substring=keel_pack "$keel" run "${source[@]}" --device "$device" \
+                --tokens 5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22 --max-new-tokens 4 --ignore-eos --workers 8 --batch $batch --watchdog 240 >"$log" 2>&1
+            local status=$?
+            summary=$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$log" | tail -n 1 | sed 's/^=* *//')
+            if [ $status -eq 124 ]; then
+                row "NOT-RUN sanitize/$tool/batch-$batch | no end within the time that was left"
+            elif [ $status -eq 0 ] && grep -E 'ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards' "$log" >/dev/null; then
+                row "PASS sanitize/$tool/batch-$batch | $summary"
+            else
+                row "FAIL sanitize/$tool/batch-$batch status=$status | ${summary:-no summary}: $(grep -m 1 -E '^=+ +(Error|Warning|Invalid|Potential|Race)' "$log" | sed 's/^=* *//')"
+                grep -E '^=' "$log" | head -n 40 | sed 's/^/  /'
+            fi
+            rm -f "$log"
+        done
+    done
+}
+
+correct() {
+    timeout "$(left)" python3 "$root/tests/gpu/correct.py" --sessions "$sessions" --device "$device" --only "$1" --seconds $(($(left) - 20)) \
+        ${tiny:+--tiny --workers 2 --repeats 2 --steps 8}
+    over $? correct
+}
+measure() { # WHAT REGEX
+    local peer=()
+    [ ! -f "$bundle/torch_decode.py" ] || peer=(--torch-decode "$bundle/torch_decode.py")
+    if [ "$1" = peers ] && [ ${#peer[@]} -eq 0 ]; then
+        row "NOT-RUN peers | no $bundle/torch_decode.py: copy PyTorch's program there"
+        return
+    fi
+    timeout "$(left)" python3 "$root/bench/gpu.py" "$1" --keel "$keel" --device "$device" --only "$2" --seconds $(($(left) - 10)) "${peer[@]}" \
+        ${tiny:+--runs 1 --steps 2}
+    over $? "$1"
+}
+over() { [ "$1" -ne 124 ] || row "NOT-RUN $2 | stopped: --seconds $seconds were over"; }
+
+part() { # NAME REGEX
+    local file=$out/gpu-$1.txt start=$SECONDS
+    python3 "$root/tests/gpu/evidence.py" header "$1" --commit "$commit" --keel "$keel" --command "tests/gpu/run.sh --device $device ${options[*]} $1${2:+:$2}" >"$file"
+    echo "== $1${2:+ $2}"
+    case $1 in
+    goldens | sanitize) $1 ;;
+    correct) correct "$2" ;;
+    start | bench | peers) measure "$1" "$2" ;;
+    esac 2>>"$out/stderr.log" | tee -a "$file" | cut -c 1-400
+    case $1 in correct | start | bench | peers)
+        grep -E "^end: |^NOT-RUN $1 " "$file" >/dev/null || row "FAIL $1 | ended early: $(tail -n 1 "$out/stderr.log" | cut -c 1-300)" | tee -a "$file" ;;
+    esac
+    echo "took: $((SECONDS - start)) s" >>"$file"
+    done_parts+=("$file")
+    ! grep '^FAIL ' "$file" >/dev/null || failed=1
+}
+
+parts=()
+for word; do if [ "$word" = all ]; then parts+=(goldens sanitize start correct bench peers); else parts+=("$word"); fi; done
+for word in "${parts[@]}"; do
+    case ${word%%:*} in
+    goldens | sanitize | correct | start | bench | peers) ;;
+    *) echo "run.sh: no part ${word%%:*}" >&2; usage ;;
+    esac
+done
+for word in "${parts[@]}"; do
+    regex=${word#"${word%%:*}"}
+    if [ $((SECONDS - began)) -ge "$seconds" ]; then echo "== ${word%%:*}: not begun, $seconds s were over"; else part "${word%%:*}" "${regex#:}"; fi
+done
+echo "== $((SECONDS - began)) s in all, commit $commit"
+python3 "$root/tests/gpu/evidence.py" table "${done_parts[@]}"
+exit $failed
