@@ -17,16 +17,17 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "gpu"))
+from cubins import Cubins  # noqa: E402
 from evidence import Report  # noqa: E402
 
-# geometry, weights, context, rows a pass, first bar %, goal %, seconds that it may take. One row a pass decodes fastest
-# but prefills token by token: long contexts are filled 16 rows at a time.
+# geometry, weights, context, rows a pass, first bar %, goal %, seconds that it may take on one H200 (a guess). One row a pass
+# decodes fastest but prefills token by token: the longest context is filled 16 rows at a time.
 ROWS = [
-    ("qwen3-8b", "bf16", 64, 1, 90, 95, 90), ("llama-3.2-1b", "bf16", 64, 1, 78, 88, 60), ("qwen3-1.7b", "bf16", 64, 1, 76, 86, 60),
-    ("qwen3-0.6b", "bf16", 64, 1, 43, 60, 60), ("llama-3.2-1b", "bf16", 1024, 16, 76, 86, 90), ("qwen3-8b", "fp8", 64, 1, 82, 92, 90),
-    ("qwen3-8b", "bf16", 4096, 16, 88, 94, 200), ("qwen3-8b", "bf16", 32768, 16, 80, 90, 400),
+    ("qwen3-8b", "bf16", 64, 1, 90, 95, 25), ("llama-3.2-1b", "bf16", 64, 1, 78, 88, 10), ("qwen3-1.7b", "bf16", 64, 1, 76, 86, 12),
+    ("qwen3-0.6b", "bf16", 64, 1, 43, 60, 10), ("llama-3.2-1b", "bf16", 1024, 1, 76, 86, 12), ("qwen3-8b", "bf16", 4096, 1, 88, 94, 50),
+    ("qwen3-8b", "fp8", 64, 1, 82, 92, 25), ("qwen3-8b", "bf16", 32768, 16, 80, 90, 120),
 ]
-PREFILL = ("qwen3-8b", 2048, 16, 135, 130, 150)  # geometry, tokens, rows a pass, first bar and goal in batch-1 steps
+PREFILL = ("qwen3-8b", 2048, 16, 135, 130, 40)  # geometry, tokens, rows a pass, first bar and goal in batch-1 steps, seconds
 # What was measured of peers before, ms/token on one H200 (another card of the kind: about 2 % either way).
 RECORDED = {("qwen3-8b", 64): "llama.cpp 4.99", ("qwen3-8b", 4096): "llama.cpp 5.29",
             ("llama-3.2-1b", 64): "Hazy megakernel 0.924 (whole loop), llama.cpp 1.28", ("llama-3.2-1b", 1024): "Hazy megakernel 1.320",
@@ -54,6 +55,7 @@ def command(words, seconds, environment=None):
 class Bench:
     def __init__(self, a):
         self.a, self.report, self.began = a, Report(), time.monotonic()
+        self.cubins = Cubins(a.keel if a.device == "cuda" else None)
 
     def left(self):
         return self.a.seconds - (time.monotonic() - self.began)
@@ -61,24 +63,37 @@ class Bench:
     def source(self, geometry, weights):
         return geometry if weights == "bf16" else self.a.fp8.replace("GEOMETRY", geometry)
 
-    def measure(self, geometry, weights, ctx, batch, seconds, runs=0, steps=0):
-        """{ms, min, max, gb, ceiling, achieved, prefill_ms}; times in ms, bytes in GB, rates in GB/s"""
+    def compile_ahead(self, what):
+        """what: (geometry, weights, ctx, batch, runs, steps) of the rows to come."""
+        for row in what:
+            self.cubins.begin(*self.plan_words(*row))
+
+    def plan_words(self, geometry, weights, ctx, batch, runs, steps):
+        """The plan that keel bench makes, as keel plan takes it."""
+        return ("--synth", self.source(geometry, weights), "--batch", str(batch), "--max-seq", str(ctx + runs * steps), *self.a.option)
+
+    def measure(self, geometry, weights, ctx, batch, runs, steps, limit):
+        """{ms, min, max, gb, ceiling, achieved, prefill_ms}; times in ms, bytes in GB, rates in GB/s. The runs follow one another
+        behind one prefill: each is `steps` consecutive steps with growing KV pages."""
         words = [self.a.keel, "bench", "--synth", self.source(geometry, weights), "--device", self.a.device, "--batch", str(batch), "--ctx",
-                 str(ctx), "--runs", str(runs or self.a.runs), "--steps", str(steps or self.a.steps), "--json", *self.a.option]
-        out, wall = command(words, min(seconds, max(self.left(), 1)))
+                 str(ctx), "--runs", str(runs), "--steps", str(steps), "--one-prefill", "--json", *self.a.option]
+        cubin = self.cubins.get(*self.plan_words(geometry, weights, ctx, batch, runs, steps))
+        out, wall = command(words + (["--cubin", cubin] if cubin else []), min(limit, max(self.left(), 1)))
         c = json.loads(out)["contexts"][0]
         d = c["decode_ms_a_token"]
         return {"ms": d["median"], "min": d["min"], "max": d["max"], "gb": c["bytes_a_token"] / 1e9,
                 "ceiling": max(c["bandwidth_before_bytes_per_s"], c["bandwidth_after_bytes_per_s"]) / 1e9,
                 "achieved": c["achieved_bytes_per_s"] / 1e9, "prefill_ms": c["prefill_ms"]["median"], "wall_s": wall}
 
-    def tried(self, name, *what, **how):
+    def tried(self, name, about, *what):
         """The measurement, or None and a row that says why."""
-        if self.left() < 0:
-            self.report.row("NOT-RUN", name, f"{self.a.seconds:.0f} s were over")
+        if self.left() < about:
+            self.report.row("NOT-RUN", name, f"takes about {about} s, {max(self.left(), 0):.0f} s were left")
             return None
         try:
-            return self.measure(*what, **how)
+            m = self.measure(*what, limit=4 * about + 30)
+            self.report.note(f"{name}: {m['ms']:.4f} ms, ceiling {m['ceiling']:.0f} GB/s; {m['wall_s']:.0f} s in all, about {about} were expected")
+            return m
         except Failed as e:
             missing = re.search(r"neither a geometry nor a file", str(e))
             late = "no end within" in str(e) and self.left() < 2
@@ -86,37 +101,42 @@ class Bench:
             return None
 
     def rows(self):
-        found = []
-        for geometry, weights, ctx, batch, bar, goal, seconds in ROWS:
-            name = f"bench/{geometry}/{weights}/ctx-{ctx}"
-            if not re.search(self.a.only, name):
-                continue
-            m = self.tried(name, geometry, weights, ctx, batch, seconds)
+        chosen = [(f"bench/{r[0]}/{r[1]}/ctx-{r[2]}", r) for r in ROWS]
+        chosen = [(name, r) for name, r in chosen if re.search(self.a.only, name)]
+        self.compile_ahead([(*r[:4], self.a.runs, self.a.steps) for _, r in chosen] + [(*p[:4], *p[4]) for p in self.prefills()])
+        found = {}
+        for name, (geometry, weights, ctx, batch, *_, about) in chosen:
+            m = self.tried(name, about, geometry, weights, ctx, batch, self.a.runs, self.a.steps)
             if m:
-                self.report.note(f"{name}: {m['ms']:.4f} ms, {m['wall_s']:.0f} s in all")
-                found.append((name, batch, bar, goal, m))
-        top = max((m["ceiling"] for *_, m in found), default=0)
-        for name, batch, bar, goal, m in found:
+                found[name] = m
+        top = max([self.a.ceiling, *(m["ceiling"] for m in found.values())])
+        for name, (*_, batch, bar, goal, _) in chosen:
+            if name not in found:
+                continue
+            m = found[name]
             share = 100 * m["achieved"] / top
             self.report.row("PASS" if share >= bar else "FAIL", name, share=share, bar=bar, goal=goal, own_share=100 * m["achieved"] / m["ceiling"],
                             ms=m["ms"], min=m["min"], max=m["max"], gb=m["gb"], ceiling=m["ceiling"], top=top, batch=batch, runs=self.a.runs,
                             steps=self.a.steps, prefill_ms=m["prefill_ms"])
-        self.prefill({name: m for name, *_, m in found})
+        self.prefill(found)
         return self.report.end()
 
+    def prefills(self):
+        geometry, tokens, batch, *_ = PREFILL
+        return [(geometry, "bf16", tokens, batch, (1, 16))] if re.search(self.a.only, f"bench/{geometry}/prefill-{tokens}") else []
+
     def prefill(self, found):
-        geometry, tokens, batch, bar, goal, seconds = PREFILL
-        name, step = f"bench/{geometry}/prefill-{tokens}", found.get(f"bench/{geometry}/bf16/ctx-64")
-        if not re.search(self.a.only, name):
-            return
-        if not step:
-            self.report.row("NOT-RUN", name, f"the batch-1 step of {geometry} at context 64 was not measured in this call")
-            return
-        m = self.tried(name, geometry, "bf16", tokens, batch, seconds, runs=min(self.a.runs, 3), steps=2)
-        if m:
-            steps = m["prefill_ms"] / step["ms"]
-            self.report.row("PASS" if steps <= bar else "FAIL", name, steps=steps, bar=bar, goal=goal, prefill_ms=m["prefill_ms"],
-                            step_ms=step["ms"], batch=batch)
+        for geometry, weights, tokens, batch, few in self.prefills():
+            *_, bar, goal, about = PREFILL
+            name, step = f"bench/{geometry}/prefill-{tokens}", found.get(f"bench/{geometry}/bf16/ctx-64")
+            if not step:
+                self.report.row("NOT-RUN", name, f"the batch-1 step of {geometry} at context 64 was not measured in this call")
+                continue
+            m = self.tried(name, about, geometry, weights, tokens, batch, *few)
+            if m:
+                steps = m["prefill_ms"] / step["ms"]
+                self.report.row("PASS" if steps <= bar else "FAIL", name, steps=steps, bar=bar, goal=goal, prefill_ms=m["prefill_ms"],
+                                step_ms=step["ms"], batch=batch)
 
     def torch(self, geometry, ctx, modes):
         """{mode: ms}"""
@@ -124,11 +144,13 @@ class Bench:
         return {m[1]: float(m[2]) for m in re.finditer(r"torch-(\w+): ([0-9.]+) ms/step", out)}
 
     def peers(self):
+        self.compile_ahead([(g, "bf16", ctx, 1, min(self.a.runs, 3), self.a.steps) for g, ctx in PEERS
+                            if re.search(self.a.only, f"peers/{g}/ctx-{ctx}")])
         for geometry, ctx in PEERS:
             name = f"peers/{geometry}/ctx-{ctx}"
             if not re.search(self.a.only, name):
                 continue
-            mine = self.tried(name, geometry, "bf16", ctx, 1 if ctx <= 64 else 16, 200, runs=min(self.a.runs, 3))
+            mine = self.tried(name, 50, geometry, "bf16", ctx, 1, min(self.a.runs, 3), self.a.steps)
             if not mine:
                 continue
             try:
@@ -182,15 +204,19 @@ def main():
     p.add_argument("--runs", type=int, default=5)
     p.add_argument("--steps", type=int, default=256)
     p.add_argument("--seconds", type=float, default=1e9, help="begin no row after so long")
+    p.add_argument("--ceiling", type=float, default=0, help="GB/s that another program read in the same call, if any: the highest ceiling counts")
     p.add_argument("--fp8", default="GEOMETRY-fp8", help="how --synth names a geometry with FP8 weights")
     p.add_argument("--torch-decode", help="the PyTorch peer: prints 'torch-MODE: N ms/step'")
     p.add_argument("--modes", default="graph,compile")
-    p.add_argument("--option", action="append", default=[], help="one more word for keel, e.g. --option=--workers --option=8")
+    p.add_argument("--option", action="append", default=[], help="one more word for keel, of the plan: --option=--workers --option=8")
     a = p.parse_args()
     if a.what == "peers" and not a.torch_decode:
         p.error("peers needs --torch-decode")
     b = Bench(a)
-    return {"bench": b.rows, "peers": b.peers, "start": b.start}[a.what]()
+    try:
+        return {"bench": b.rows, "peers": b.peers, "start": b.start}[a.what]()
+    finally:
+        b.cubins.close()
 
 
 if __name__ == "__main__":

@@ -76,12 +76,12 @@ static keel_status make_plan(const args *a, const keel_model *model, bench *b, k
     keel_plan_options options = plan_args_options(a);
     uint32_t longest = 0;
     for (size_t i = 0; i < b->n_points; i++) longest = b->points[i].ctx > longest ? b->points[i].ctx : longest;
-    options.max_seq = longest + b->steps;
+    options.max_seq = longest + bench_steps(b);
     keel_model_info info;
     keel_model_info_get(model, &info);
     if (info.max_position && options.max_seq > info.max_position) {
         return fail(err, KEEL_RANGE, "--ctx: %u tokens and %u steps are more than the %llu positions of the model",
-                    longest, b->steps, (unsigned long long)info.max_position);
+                    longest, bench_steps(b), (unsigned long long)info.max_position);
     }
     TRY(keel_plan_build(model, &options, plan, err));
     return keel_plan_info_get(*plan, &b->plan, err);
@@ -100,6 +100,7 @@ static keel_status bench_run(const args *a, keel_error *err) {
     const option_value *ctx = &a->value[OPT_CTX];
     bench b = {.runs = args_count32(a, OPT_RUNS, default_runs),
                .steps = args_count32(a, OPT_STEPS, default_steps),
+               .one_prefill = args_flag(a, OPT_ONE_PREFILL),
                .progress = out_progress_wanted()};
     keel_model *model = NULL;
     keel_plan *plan = NULL;
@@ -114,9 +115,9 @@ static keel_status bench_run(const args *a, keel_error *err) {
     return s;
 }
 
-static const option_id bench_options[] = {OPT_SYNTH,          OPT_DEVICE, OPT_CTX,         OPT_STEPS,
-                                          OPT_RUNS,           OPT_LAYERS, PLAN_OPTION_IDS, OPT_CACHE_DIR,
-                                          SESSION_OPTION_IDS, OPT_JSON,   OPT_HELP};
+static const option_id bench_options[] = {OPT_SYNTH,     OPT_DEVICE,         OPT_CTX,    OPT_STEPS,
+                                          OPT_RUNS,      OPT_ONE_PREFILL,    OPT_LAYERS, PLAN_OPTION_IDS,
+                                          OPT_CACHE_DIR, SESSION_OPTION_IDS, OPT_JSON,   OPT_HELP};
 const verb verb_bench = {
     .name = "bench",
     .synopsis = "MODEL|--synth GEOMETRY [options]",

@@ -69,6 +69,38 @@ static keel_status run_once(bench *b, bench_point *p, const int32_t *prompt, uin
     return KEEL_OK;
 }
 
+/* When the first token came, and the last of each run behind it. */
+typedef struct marks {
+    uint32_t steps, next;
+    uint64_t *ns; /* [runs + 1] */
+} marks;
+
+static void mark_token(void *user, uint32_t index, int32_t token, uint64_t ns) {
+    marks *m = user;
+    (void)token;
+    if (index == m->next * m->steps) m->ns[m->next++] = ns;
+}
+
+/* A long prefill once instead of once a run: the KV pages go on growing from run to run. */
+static keel_status run_through(bench *b, bench_point *p, const int32_t *prompt, keel_error *err) {
+    keel_request request = KEEL_REQUEST_INITIALIZER;
+    keel_result result;
+    marks m = {.steps = b->steps, .ns = calloc((size_t)b->runs + 1, sizeof *m.ns)};
+    if (!m.ns) return fail_memory(err, "bench");
+    request.prompt = prompt;
+    request.n_prompt = p->ctx;
+    request.max_new_tokens = b->runs * b->steps + 1;
+    request.on_token = mark_token;
+    request.user = &m;
+    keel_status s = keel_session_run(b->session, &request, &result, err);
+    for (uint32_t run = 0; s == KEEL_OK && run < b->runs; run++) {
+        p->prefill_ms[run] = result.ttft_ms;
+        p->decode_ms[run] = (double)(m.ns[run + 1] - m.ns[run]) * 1e-6 / b->steps;
+    }
+    free(m.ns);
+    return s;
+}
+
 static int ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -87,17 +119,21 @@ static keel_status spread_of(const double *v, uint32_t n, spread *out, keel_erro
 static keel_status measure_point(bench *b, bench_point *p, keel_error *err) {
     int32_t *prompt = make_prompt(p->ctx, b->vocab);
     keel_status s = prompt ? measure_bandwidth(b, &p->bandwidth_before, err) : fail_memory(err, "bench");
-    for (uint32_t run = 0; s == KEEL_OK && run < b->runs; run++) s = run_once(b, p, prompt, run, err);
+    if (s == KEEL_OK && b->one_prefill) s = run_through(b, p, prompt, err);
+    for (uint32_t run = 0; s == KEEL_OK && !b->one_prefill && run < b->runs; run++)
+        s = run_once(b, p, prompt, run, err);
     free(prompt);
     if (b->progress) fprintf(stderr, "\r\033[K");
     if (s == KEEL_OK) s = measure_bandwidth(b, &p->bandwidth_after, err);
     if (s == KEEL_OK) s = spread_of(p->decode_ms, b->runs, &p->decode, err);
     if (s == KEEL_OK) s = spread_of(p->prefill_ms, b->runs, &p->prefill, err);
     /* Step j of 1..steps attends to ctx + j positions. */
-    double mean_context = p->ctx + (b->steps + 1) / 2.0;
+    double mean_context = p->ctx + (bench_steps(b) + 1) / 2.0;
     p->bytes_a_token = (double)b->plan.weight_bytes + (double)b->plan.kv_bytes_a_token * mean_context;
     return s;
 }
+
+uint32_t bench_steps(const bench *b) { return b->one_prefill ? b->runs * b->steps : b->steps; }
 
 keel_status bench_measure(bench *b, keel_error *err) {
     b->peak_rss_exact = true;

@@ -26,6 +26,7 @@ typedef struct bench {
     keel_plan_info plan;
     uint64_t vocab;
     uint32_t runs, steps;
+    bool one_prefill;    /* the runs are pieces of one generation */
     bool progress;       /* on standard error */
     bench_point *points; /* [n_points] */
     size_t n_points;
@@ -37,6 +38,9 @@ typedef struct bench {
 keel_status bench_open(bench *b, const uint64_t *ctx, size_t n, keel_error *err);
 keel_status bench_measure(bench *b, keel_error *err);
 void bench_close(bench *b);
+
+/* Steps of the longest generation, behind the prefill. */
+uint32_t bench_steps(const bench *b);
 
 /* Bytes a second that the median step moved, and the higher of the two ceilings beside it. */
 double bench_achieved(const bench_point *p);

@@ -61,4 +61,5 @@ def main():
     sys.exit(1 if failed or not records else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

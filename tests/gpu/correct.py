@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 
+from cubins import Cubins
 from evidence import Report
 from sessions import SessionError, Sessions
 
@@ -32,25 +33,27 @@ TINY = [1, 2, 15, 16, 17, 63, 64, 65, 129]
 
 
 class Group:
-    """Cases that share weights and references. plans: (batch, page seed, prompt lengths)."""
+    """Cases that share weights and references. plans: (batch, page seed, prompt lengths); repeats: of each case, with other input
+    between; about: seconds on one H200, a guess until the first run has corrected it."""
 
-    def __init__(self, kind, geometry, plans, layers=None, changes=None, name=None, repeats=0):
-        self.kind, self.geometry, self.plans, self.layers = kind, geometry, plans, layers
+    def __init__(self, kind, geometry, plans, about, layers=None, changes=None, name=None, repeats=0):
+        self.kind, self.geometry, self.plans, self.about, self.layers = kind, geometry, plans, about, layers
         self.changes, self.repeats = changes or {}, repeats
         self.name = f"{kind}/{name or geometry}" + (f"-l{layers}" if layers else "")
 
 
-def depth(geometry, batches):
-    return Group("depth", geometry, [(b, 0, [DEPTH_PROMPT]) for b in batches], repeats=20)
+def depth(geometry, batches, about, repeats, layers=None):
+    return Group("depth", geometry, [(b, 0, [DEPTH_PROMPT]) for b in batches], about, layers, repeats=repeats)
 
 
 def shape(name, geometry, **changes):
-    return Group("shape", geometry, [(1, 3, [1, DEPTH_PROMPT]), (16, 4, [16, DEPTH_PROMPT])], 2, changes, name)
+    return Group("shape", geometry, [(1, 3, [1, DEPTH_PROMPT]), (16, 4, [16, DEPTH_PROMPT])], 6, 2, changes, name)
 
 
+# What says most for its time comes first; whole models of the larger kind come last, their first layers before.
 GROUPS = [
-    depth("qwen3-0.6b", [1, 2, 3, 8, 16]),
-    depth("llama-3.2-1b", [1, 16]),
+    depth("qwen3-0.6b", [1, 2, 3, 8, 16], 50, 20),
+    depth("llama-3.2-1b", [1, 16], 25, 20),
     shape("hidden-2560", "qwen3-4b"),
     shape("hidden-5120-heads-40-8", "qwen3-14b"),
     shape("vocab-50257-untied", "qwen3-4b", vocab_size=50257, tie_word_embeddings=False),
@@ -58,20 +61,22 @@ GROUPS = [
     shape("gqa-1", "qwen3-0.6b", num_key_value_heads=16),
     shape("gqa-16", "qwen3-8b", num_key_value_heads=2, vocab_size=32003),
     shape("gqa-8-head-64", "llama-3.2-1b", num_key_value_heads=4, vocab_size=32003),
-    depth("qwen3-1.7b", [1, 16]),
-    depth("qwen3-8b", [1, 16]),
-    depth("qwen3-14b", [1, 16]),
-    Group("context", "qwen3-8b", [(16, 7, LONG), (1, 8, SHORT)], 2),
-    Group("context", "llama-3.2-1b", [(16, 9, LONG), (3, 10, SHORT)], 2),
-    Group("context", "qwen3-14b", [(16, 11, SHORT), (2, 12, SHORT)], 2),
+    depth("qwen3-8b", [1, 16], 15, 3, 4),
+    depth("qwen3-14b", [1, 16], 20, 3, 4),
+    Group("context", "qwen3-8b", [(16, 7, LONG), (1, 8, SHORT)], 40, 2),
+    Group("context", "llama-3.2-1b", [(16, 9, LONG), (3, 10, SHORT)], 40, 2),
+    depth("qwen3-1.7b", [1, 16], 20, 3),
+    depth("qwen3-8b", [1, 16], 60, 3),
+    depth("qwen3-14b", [1, 16], 90, 2),
+    Group("context", "qwen3-14b", [(16, 11, SHORT), (2, 12, SHORT)], 30, 2),
 ]
 
 
-def shrunk(c):
-    """The same proportions in little: 1/16 of the width, an eighth of the heads, an odd vocabulary."""
+def shrunk(c, layers):
+    """The same proportions in little: `layers` layers, 1/16 of the width, an eighth of the heads, an odd vocabulary."""
     heads, kv = c["num_attention_heads"], c["num_key_value_heads"]
     c.update(hidden_size=c["hidden_size"] // 16, intermediate_size=c["intermediate_size"] // 32 // 16 * 16 + 16,
-             num_hidden_layers=min(c["num_hidden_layers"], 2), vocab_size=c["vocab_size"] % 300 + 301)
+             num_hidden_layers=layers, vocab_size=c["vocab_size"] % 300 + 301)
     c.pop("bos_token_id", None), c.pop("eos_token_id", None)
     while kv % 2 == 0 and heads % 2 == 0 and heads > 4:
         heads, kv = heads // 2, kv // 2
@@ -93,17 +98,35 @@ def errors(got, want):
 class Runner:
     def __init__(self, a):
         self.a, self.report, self.began = a, Report(), time.monotonic()
+        self.cubins = Cubins(a.keel)
+        self.guessed = self.spent = 0.0
 
     def left(self):
         return self.a.seconds - (time.monotonic() - self.began)
 
+    def about(self, group):
+        """Seconds that the group will take, by what the guesses about those before it were worth."""
+        return group.about * min(max(self.spent / self.guessed, 0.2), 5) if self.guessed else group.about
+
     def config(self, group, folder):
+        """Path of its config.json, and its vocabulary."""
         with open(os.path.join(self.a.geometries, group.geometry + ".json"), encoding="utf-8") as f:
             c = {**json.load(f), **group.changes}
-        path = os.path.join(folder, "config.json")
+        c = shrunk(c, group.layers or 2) if self.a.tiny else c
+        path = os.path.join(folder, group.name.replace("/", "-") + ".json")
         with open(path, "w", encoding="utf-8") as f:
-            json.dump(shrunk(c) if self.a.tiny else c, f)
-        return path
+            json.dump(c, f)
+        return path, c["vocab_size"]
+
+    def plan_words(self, group, config, batch):
+        """The plan that Sessions.plan() makes for a batch of this group, as keel plan takes it."""
+        words = ["--synth", config, "--batch", str(batch), "--max-seq", str(self.positions(group))]
+        words += ["--layers", f"0-{group.layers - 1}"] if group.layers else []
+        return words + (["--workers", str(self.a.workers)] if self.a.workers else [])
+
+    def positions(self, group):
+        """Of a group's KV pages; enough that there are some to permute."""
+        return max([512, *(p + self.a.steps - 1 for _, _, ps in self.plans(group) for p in ps)])
 
     def plans(self, group):
         """Prompts cut to what --tiny and --longest allow."""
@@ -128,7 +151,7 @@ class Runner:
         return out
 
     def references(self, config, group, vocab, sessions):
-        import torch
+        import torch  # here, so that compilers and weights are under way before
 
         from torch_model import strict_arithmetic
         strict_arithmetic()
@@ -155,25 +178,27 @@ class Runner:
         self.report.row("PASS" if good else "FAIL", name, rms_ratio=rms / yard_rms, max_ratio=most / yard_most, rms=rms, max=most,
                         yard_rms=yard_rms, yard_max=yard_most, top1=f"{same}/{len(rows)}")
 
-    def repeat(self, name, s, runs, opened_seed):
-        """The same bits 20 times with another input between; in a new session with other pages too."""
+    def repeat(self, name, s, runs, repeats, opened_seed, cubin):
+        """The same bits in many runs with another input between; in a new session with other pages too."""
         first, other = (run() for run in runs)
-        bits = {hashlib.sha256(runs[0]()[1]).hexdigest() for _ in range(self.a.repeats - 1)}
-        kept = bits == {hashlib.sha256(first[1]).hexdigest()} if bits else True
-        self.report.row("PASS" if kept else "FAIL", name.replace("depth/", "repeat/"), runs=self.a.repeats, different=len(bits))
-        s.open(opened_seed + 5, self.a.watchdog)
+        bits = {hashlib.sha256(runs[0]()[1]).hexdigest() for _ in range(repeats - 1)} | {hashlib.sha256(first[1]).hexdigest()}
+        self.report.row("PASS" if len(bits) == 1 else "FAIL", name.replace("depth/", "repeat/"), runs=repeats, distinct=len(bits))
+        s.open(opened_seed + 5, self.a.watchdog, cubin)
         moved = runs[0]()[1] == first[1]
         self.report.row("PASS" if moved else "FAIL", name.replace("depth/", "pages-moved/"), "a new session, KV pages in another order")
         return other
 
-    def cases(self, group, s, refs):
+    def cases(self, group, config, s, refs):
         ids, f32, bf16, at = refs
-        steps, longest = self.a.steps, max(at) + 1
+        steps, repeats = self.a.steps, min(group.repeats, self.a.repeats)
         for batch, page_seed, prompts in self.plans(group):
-            facts = s.plan(batch=batch, max_seq=max(longest, 512), workers=self.a.workers)  # pages enough to be permuted
-            opened = s.open(page_seed, self.a.watchdog)
+            start = time.monotonic()
+            facts = s.plan(batch=batch, max_seq=self.positions(group), workers=self.a.workers)
+            cubin = self.cubins.get(*self.plan_words(group, config, batch))
+            waited = time.monotonic() - start
+            opened = s.open(page_seed, self.a.watchdog, cubin)
             self.report.note(f"{group.name}/batch-{batch}: {facts['workers']} workers, KV pages in order {page_seed or 'as they lie'}, "
-                             f"session opened in {opened['seconds']} s")
+                             f"{waited:.1f} s for plan and device code, session opened in {opened['seconds']} s")
             for p in prompts:
                 name = f"{group.name}/batch-{batch}/ctx-{p}"
                 rows = [at[q] for q in range(p - 1, p - 1 + steps)]
@@ -183,47 +208,53 @@ class Runner:
                     continue
                 try:
                     self.compare(name, run(0)[1], rows, f32[0], bf16[0])
-                    if group.repeats:
-                        other = self.repeat(name, s, [lambda: run(0), lambda: run(1)], page_seed)
+                    if repeats:
+                        other = self.repeat(name, s, [lambda: run(0), lambda: run(1)], repeats, page_seed, cubin)
                         self.compare(name.replace("depth/", "second-input/"), other[1], rows, f32[1], bf16[1])
                 except SessionError as e:
                     self.report.row("FAIL", name, str(e))
                     if s.process.poll() is not None:
                         raise
-                    s.open(page_seed, self.a.watchdog)
+                    s.open(page_seed, self.a.watchdog, cubin)
 
-    def group(self, group):
-        with tempfile.TemporaryDirectory() as folder:
-            config = self.config(group, folder)
-            with open(config, encoding="utf-8") as f:
-                vocab = json.load(f)["vocab_size"]
-            layers = (0, group.layers - 1) if group.layers else None
-            with Sessions(self.a.sessions, ["--synth", config], self.a.device, self.a.seed + self.a.break_seed, layers,
-                          self.a.timeout) as s:
-                self.cases(group, s, self.references(config, group, vocab, s))
+    def group(self, group, config, vocab):
+        start = time.monotonic()
+        layers = (0, group.layers - 1) if group.layers else None
+        with Sessions(self.a.sessions, ["--synth", config], self.a.device, self.a.seed + self.a.break_seed, layers,
+                      self.a.timeout) as s:
+            self.cases(group, config, s, self.references(config, group, vocab, s))
+        took = time.monotonic() - start
+        self.guessed, self.spent = self.guessed + group.about, self.spent + took
+        self.report.note(f"{group.name}: {took:.0f} s in all, about {group.about} were expected")
 
     def all(self):
-        for group in GROUPS:
-            if not re.search(self.a.only, group.name):
-                continue
-            if self.left() < 0:
-                self.report.row("NOT-RUN", group.name, f"{self.a.seconds} s were over")
-                continue
-            try:
-                self.group(group)
-            except Exception as e:  # one group's failure must not hide what the others have to say
-                self.report.row("FAIL", group.name, f"{type(e).__name__}: {e}")
+        with tempfile.TemporaryDirectory() as folder:
+            chosen = [(g, *self.config(g, folder)) for g in GROUPS if re.search(self.a.only, g.name)]
+            for group, config, _ in chosen:
+                for batch, *_ in self.plans(group):
+                    self.cubins.begin(*self.plan_words(group, config, batch))
+            for group, config, vocab in chosen:
+                if self.left() < self.about(group):
+                    self.report.row("NOT-RUN", group.name, f"takes about {self.about(group):.0f} s, {max(self.left(), 0):.0f} s were left")
+                    continue
+                try:
+                    self.group(group, config, vocab)
+                except Exception as e:  # one group's failure must not hide what the others have to say
+                    self.report.row("FAIL", group.name, f"{type(e).__name__}: {e}")
+            self.cubins.close()
         return self.report.end()
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--sessions", required=True, help="the program of sessions.c")
+    p.add_argument("--sessions", help="the program of sessions.c")
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of keel and of torch")
     p.add_argument("--geometries", default=os.path.join(HERE, "..", "..", "models", "geometries"))
     p.add_argument("--tiny", action="store_true")
     p.add_argument("--only", default="", help="groups whose name matches")
-    p.add_argument("--seconds", type=float, default=1e9, help="begin no case after so long")
+    p.add_argument("--list", action="store_true", help="the groups and what they may take, and no more")
+    p.add_argument("--keel", help="on a GPU: the program, to compile the device code of all plans side by side")
+    p.add_argument("--seconds", type=float, default=1e9, help="begin no group that is not expected to end within them, no case after them")
     p.add_argument("--timeout", type=float, default=400, help="of one answer, seconds")
     p.add_argument("--watchdog", type=int, default=30)
     p.add_argument("--workers", type=int, default=0)
@@ -232,7 +263,14 @@ def main():
     p.add_argument("--longest", type=int, default=32768, help="leave out prompts that end behind this position")
     p.add_argument("--seed", type=int, default=11, help="of the weights")
     p.add_argument("--break-seed", type=int, default=0, help="keel gets other weights: every case must fail")
-    return Runner(p.parse_args()).all()
+    a = p.parse_args()
+    if a.list:
+        for g in GROUPS:
+            print(f"{g.about:4} s  {g.name}: " + "; ".join(f"batch {b}, {len(ps)} contexts up to {max(ps)}" for b, _, ps in g.plans))
+        return 0
+    if not a.sessions:
+        p.error("--sessions is needed")
+    return Runner(a).all()
 
 
 if __name__ == "__main__":

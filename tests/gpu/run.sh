@@ -34,7 +34,8 @@ keel=$bundle/keel sessions=$bundle/keel-sessions model=$bundle/qwen3-py-12m
 [ -x "$keel" ] && [ -x "$sessions" ] || { echo "run.sh: no $keel or no $sessions: make gpu-bundle" >&2; exit 2; }
 mkdir -p "$out"
 export PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
-tiny=${options[*]:+yes}
+tiny=${options[*]:+yes} ahead=''
+[ "$device" != cuda ] || ahead=yes
 began=$SECONDS failed=0 done_parts=()
 
 # NVRTC comes with PyTorch where the system has none.
@@ -47,15 +48,9 @@ left() { echo $((seconds - (SECONDS - began) > 5 ? seconds - (SECONDS - began) :
 row() { printf '%s\n' "$*"; }
 
 goldens() {
-    local batch text
     [ -d "$model" ] || { row "NOT-RUN goldens | no $model: copy the folder of the trained checkpoint there"; return; }
-    for batch in 1 16; do
-        if text=$(timeout "$(left)" python3 "$root/tests/cli/golden.py" "$keel" "$model" "$model/golden.json" --margin 0.1 --device "$device" --batch $batch 2>&1); then
-            row "PASS goldens/qwen3-py-12m/batch-$batch margin=0.1 | $(tail -n 1 <<<"$text")"
-        else
-            row "FAIL goldens/qwen3-py-12m/batch-$batch margin=0.1 | $(tail -n 3 <<<"$text" | tr '\n' ' ')"
-        fi
-    done
+    timeout "$(left)" python3 "$root/tests/gpu/goldens.py" "$model" --keel "$keel" --sessions "$sessions" --device "$device"
+    over $? goldens
 }
 
 # A finding counts whatever it is called: errors, hazards, warnings.
@@ -85,7 +80,7 @@ sanitize() {
 
 correct() {
     timeout "$(left)" python3 "$root/tests/gpu/correct.py" --sessions "$sessions" --device "$device" --only "$1" --seconds $(($(left) - 20)) \
-        ${tiny:+--tiny --workers 2 --repeats 2 --steps 8}
+        ${ahead:+--keel "$keel"} ${tiny:+--tiny --workers 2 --repeats 2 --steps 8}
     over $? correct
 }
 measure() { # WHAT REGEX
@@ -110,7 +105,7 @@ part() { # NAME REGEX
     correct) correct "$2" ;;
     start | bench | peers) measure "$1" "$2" ;;
     esac 2>>"$out/stderr.log" | tee -a "$file" | cut -c 1-400
-    case $1 in correct | start | bench | peers)
+    case $1 in goldens | correct | start | bench | peers)
         grep -E "^end: |^NOT-RUN $1 " "$file" >/dev/null || row "FAIL $1 | ended early: $(tail -n 1 "$out/stderr.log" | cut -c 1-300)" | tee -a "$file" ;;
     esac
     echo "took: $((SECONDS - start)) s" >>"$file"

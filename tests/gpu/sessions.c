@@ -6,7 +6,7 @@
  *   sessions (--synth GEOMETRY|--model DIR) [--seed N] [--layers A B]
  *
  *   plan ARCH BATCH MAX_SEQ WORKERS KV_SPLITS PAGE_TOKENS      0: the plan's default; closes what was open
- *   open PAGE_SEED WATCHDOG_S                                   a session of that plan; a second `open` makes a new one
+ *   open PAGE_SEED WATCHDOG_S CUBIN|-                           a session of that plan; a second `open` makes a new one
  *   run N_PROMPT N_STEPS FORCED IDS_FILE LOGITS_FILE|-          ids: int32; logits: f32 [steps][vocab]
  *
  * IDS_FILE holds the prompt and behind it, where FORCED is 1, the N_STEPS − 1 ids that are fed instead of the
@@ -71,8 +71,10 @@ static keel_status make_plan(desk *d, const char *text, keel_error *err) {
 
 static keel_status open_session(desk *d, const char *text, keel_error *err) {
     keel_session_options o = KEEL_SESSION_OPTIONS_INITIALIZER;
+    char cubin[1024];
     double start = now_s();
-    if (!d->plan || sscanf(text, "%u %u", &o.page_seed, &o.watchdog_s) != 2) return KEEL_USAGE;
+    if (!d->plan || sscanf(text, "%u %u %1023s", &o.page_seed, &o.watchdog_s, cubin) != 3) return KEEL_USAGE;
+    o.cubin = strcmp(cubin, "-") == 0 ? NULL : cubin;
     close_session(d); /* first: two do not fit a GPU's memory beside each other */
     keel_status s = keel_session_open(d->model, d->plan, &o, &d->session, err);
     if (s == KEEL_OK) printf("ok seconds=%.3f\n", now_s() - start);

@@ -78,8 +78,8 @@ class Sessions:
     def plan(self, batch=0, max_seq=0, workers=0, kv_splits=0, page_tokens=0):
         return self.ask("plan", self.arch, batch, max_seq, workers, kv_splits, page_tokens)
 
-    def open(self, page_seed=0, watchdog_s=0):
-        return self.ask("open", page_seed, watchdog_s)
+    def open(self, page_seed=0, watchdog_s=0, cubin=None):
+        return self.ask("open", page_seed, watchdog_s, cubin or "-")
 
     def run(self, prompt, steps, forced=None, logits=True):
         """(tokens, bytes of [steps][vocab] float32 or None, facts). forced: steps − 1 ids."""

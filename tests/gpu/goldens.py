@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Golden prompts of a trained checkpoint by the margin rule of tests/cli/golden.py, all in one session a batch size, and one prompt by
+`keel run` as a user gives it: rows of evidence.
+
+  goldens.py --keel K --sessions PROGRAM MODEL_DIR [--golden FILE] [--margin 0.1] [--device cuda] [--batch 1,16]"""
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
+from cubins import Cubins  # noqa: E402
+from evidence import Report  # noqa: E402
+from golden import difference, generate  # noqa: E402
+from sessions import SessionError, Sessions  # noqa: E402
+
+
+class Runner:
+    def __init__(self, a):
+        self.a, self.report = a, Report()
+        with open(a.golden or os.path.join(a.model, "golden.json"), encoding="utf-8") as f:
+            self.records = json.load(f)
+        self.max_seq = max(len(r["prompt_ids"]) + len(r["greedy_ids"]) for r in self.records)
+        self.cubins = Cubins(a.keel if a.device == "cuda" else None)
+        self.name = os.path.basename(os.path.normpath(a.model))
+
+    def plan_words(self, batch):
+        return (self.a.model, "--batch", str(batch), "--max-seq", str(self.max_seq))
+
+    def judge(self, name, tokens, records, start):
+        """tokens: a list of ids for each record."""
+        wrong = [difference(r, {"prompt_ids": r["prompt_ids"], "token_ids": t}, self.a.margin) for r, t in zip(records, tokens)]
+        exact = sum(t == r["greedy_ids"] for r, t in zip(records, tokens))
+        good = sum(w is None for w in wrong)
+        why = next((f"prompt {i}: {w}" for i, w in enumerate(wrong) if w), "")
+        self.report.row("PASS" if good == len(records) else "FAIL", name, why, good=f"{good}/{len(records)}", equal_throughout=exact,
+                        margin=self.a.margin, seconds=time.monotonic() - start)
+
+    def batch(self, batch):
+        name, start = f"goldens/{self.name}/batch-{batch}", time.monotonic()
+        try:
+            with Sessions(self.a.sessions, ["--model", self.a.model], self.a.device, timeout_s=self.a.timeout) as s:
+                s.plan(batch=batch, max_seq=self.max_seq)
+                s.open(0, 30, self.cubins.get(*self.plan_words(batch)))
+                self.judge(name, [s.run(r["prompt_ids"], len(r["greedy_ids"]), logits=False)[0] for r in self.records], self.records, start)
+        except SessionError as e:
+            self.report.row("FAIL", name, str(e))
+
+    def program(self):
+        """The same through the program that users have."""
+        name, start = f"goldens/{self.name}/keel-run", time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                got = generate(self.a.keel, self.a.model, self.records[0], ["--device", self.a.device], folder)
+            except (SystemExit, OSError, ValueError) as e:
+                self.report.row("FAIL", name, str(e))
+                return
+        if got["prompt_ids"] != self.records[0]["prompt_ids"]:
+            self.report.row("FAIL", name, "the prompt has other ids than the reference's")
+        else:
+            self.judge(name, [got["token_ids"]], self.records[:1], start)
+
+    def all(self):
+        for batch in self.a.batch:
+            self.cubins.begin(*self.plan_words(batch))
+        for batch in self.a.batch:
+            self.batch(batch)
+        self.program()
+        self.cubins.close()
+        return self.report.end()
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("model")
+    p.add_argument("--keel", required=True)
+    p.add_argument("--sessions", required=True)
+    p.add_argument("--golden", help="default: golden.json of the model")
+    p.add_argument("--margin", type=float, default=0.1)
+    p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    p.add_argument("--batch", type=lambda t: [int(b) for b in t.split(",")], default=[1, 16])
+    p.add_argument("--timeout", type=float, default=120)
+    return Runner(p.parse_args()).all()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
