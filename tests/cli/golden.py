@@ -27,7 +27,7 @@ def generate(keel, model, record, options, folder):
         return json.load(f)
 
 
-def difference(record, got):
+def difference(record, got, allowed=MARGIN):
     """None, or what is wrong."""
     want, ids = record["greedy_ids"], got["token_ids"]
     if got["prompt_ids"] != record["prompt_ids"]:
@@ -38,7 +38,7 @@ def difference(record, got):
         if a == b:
             continue
         margin = record["top1_minus_top2_logit"][step]
-        return None if margin <= MARGIN else f"step {step}: token {a}, the reference has {b} with margin {margin}"
+        return None if margin <= allowed else f"step {step}: token {a}, the reference has {b} with margin {margin}"
     return None
 
 

@@ -142,11 +142,11 @@ class Runner:
         import torch
 
         from torch_model import build, logits_at, read_config
-        model = build(read_config(config, group.layers), dtype, self.a.device, self.a.seed)
+        model = build(read_config(config, group.layers), dtype, self.a.torch_device, self.a.seed)
         out = [logits_at(model, ids, positions) for ids in sequences]
         del model
         gc.collect()
-        if self.a.device == "cuda":
+        if self.a.torch_device == "cuda":
             torch.cuda.empty_cache()
         return out
 
@@ -248,7 +248,8 @@ class Runner:
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--sessions", help="the program of sessions.c")
-    p.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of keel and of torch")
+    p.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of keel")
+    p.add_argument("--torch-device", help="of the reference; default that of keel")
     p.add_argument("--geometries", default=os.path.join(HERE, "..", "..", "models", "geometries"))
     p.add_argument("--tiny", action="store_true")
     p.add_argument("--only", default="", help="groups whose name matches")
@@ -270,6 +271,7 @@ def main():
         return 0
     if not a.sessions:
         p.error("--sessions is needed")
+    a.torch_device = a.torch_device or a.device
     return Runner(a).all()
 
 

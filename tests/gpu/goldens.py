@@ -21,13 +21,16 @@ class Runner:
     def __init__(self, a):
         self.a, self.report = a, Report()
         with open(a.golden or os.path.join(a.model, "golden.json"), encoding="utf-8") as f:
-            self.records = json.load(f)
+            self.records = json.load(f)[:a.prompts]
+        for record in self.records:
+            record["greedy_ids"] = record["greedy_ids"][:a.steps]
         self.max_seq = max(len(r["prompt_ids"]) + len(r["greedy_ids"]) for r in self.records)
         self.cubins = Cubins(a.keel if a.device == "cuda" else None)
         self.name = os.path.basename(os.path.normpath(a.model))
 
     def plan_words(self, batch):
-        return (self.a.model, "--batch", str(batch), "--max-seq", str(self.max_seq))
+        return (self.a.model, "--batch", str(batch), "--max-seq", str(self.max_seq),
+                *(["--workers", str(self.a.workers)] if self.a.workers else []))
 
     def judge(self, name, tokens, records, start):
         """tokens: a list of ids for each record."""
@@ -42,7 +45,7 @@ class Runner:
         name, start = f"goldens/{self.name}/batch-{batch}", time.monotonic()
         try:
             with Sessions(self.a.sessions, ["--model", self.a.model], self.a.device, timeout_s=self.a.timeout) as s:
-                s.plan(batch=batch, max_seq=self.max_seq)
+                s.plan(batch=batch, max_seq=self.max_seq, workers=self.a.workers)
                 s.open(0, 30, self.cubins.get(*self.plan_words(batch)))
                 self.judge(name, [s.run(r["prompt_ids"], len(r["greedy_ids"]), logits=False)[0] for r in self.records], self.records, start)
         except SessionError as e:
@@ -53,7 +56,7 @@ class Runner:
         name, start = f"goldens/{self.name}/keel-run", time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             try:
-                got = generate(self.a.keel, self.a.model, self.records[0], ["--device", self.a.device], folder)
+                got = generate(self.a.keel, self.a.model, self.records[0], ["--device", self.a.device, *self.plan_words(1)[5:]], folder)
             except (SystemExit, OSError, ValueError) as e:
                 self.report.row("FAIL", name, str(e))
                 return
@@ -81,6 +84,9 @@ def main():
     p.add_argument("--margin", type=float, default=0.1)
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     p.add_argument("--batch", type=lambda t: [int(b) for b in t.split(",")], default=[1, 16])
+    p.add_argument("--workers", type=int, default=0)
+    p.add_argument("--prompts", type=int, help="the first so many; default all")
+    p.add_argument("--steps", type=int, help="of each; default all")
     p.add_argument("--timeout", type=float, default=120)
     return Runner(p.parse_args()).all()
 
