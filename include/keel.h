@@ -246,10 +246,10 @@ keel_status keel_plan_load(const char *path, keel_plan **out, keel_error *err);
 /* Writes the plan file, complete or not at all. */
 keel_status keel_plan_save(const keel_plan *plan, const char *path, keel_error *err);
 /* Compiles the plan's device code (archs with a GPU; needs NVRTC, no GPU) and writes it to path, with what it was made
- * from, so that a session of another plan or build refuses it. *report (may be NULL)
- * gets what the compiler says of registers, spills and SMEM; the caller's. KEEL_REFUSED: spills, or it does not
- * compile. */
-keel_status keel_plan_cubin(const keel_plan *plan, const char *path, char **report, keel_error *err);
+ * from, so that a session of another plan or build refuses it. *report (may be NULL) gets what each kernel, and each
+ * role as a kernel of its own, takes in registers, spills, stack and SMEM, as text or as JSON; the caller's.
+ * KEEL_REFUSED: it does not compile, or something spills or lies in local memory. */
+keel_status keel_plan_cubin(const keel_plan *plan, const char *path, bool json, char **report, keel_error *err);
 /* For people, and for machines; *text is the caller's (keel_free). */
 keel_status keel_plan_text(const keel_plan *plan, char **text, keel_error *err);
 keel_status keel_plan_json(const keel_plan *plan, char **text, keel_error *err);

@@ -57,6 +57,7 @@ typedef struct job {
     keel_model **models;
     keel_plan **plans;
     char *proof, *slice; /* --prove: what was checked; with --layers: what is left out of the model */
+    char *code;          /* --cubin: what the compiler says, as JSON with --json */
 } job;
 
 static keel_status write_plans(const job *j, keel_error *err) {
@@ -88,26 +89,32 @@ static keel_status prove(job *j, keel_error *err) {
     return j->slice ? out_text(j->slice, err) : KEEL_OK;
 }
 
-/* The plan's object, with "proof" in front where it was proved. */
-static keel_status print_proved_json(const job *j, const keel_plan *plan, keel_error *err) {
-    if (!j->proof) return print_json(plan, err);
-    json_t *value = json_pack("{s:b,s:s,s:s?}", "ok", 1, "report", j->proof, "slice", j->slice);
-    char *proof = value ? json_dumps(value, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL, *text = NULL;
+/* {"ok": …} of --prove; NULL with nothing to say or no memory. */
+static char *proof_json(const job *j) {
+    json_t *value = j->proof ? json_pack("{s:b,s:s,s:s?}", "ok", 1, "report", j->proof, "slice", j->slice) : NULL;
+    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
     json_decref(value);
-    keel_status s = proof ? keel_plan_json(plan, &text, err) : fail_memory(err, "plan");
-    if (s == KEEL_OK) s = out_format(err, "{\"proof\":%s,", proof);
+    return text;
+}
+
+/* The plan's object, with "proof" and "code" in front where it was proved and compiled. */
+static keel_status print_all_json(const job *j, const keel_plan *plan, keel_error *err) {
+    if (!j->proof && !j->code) return print_json(plan, err);
+    char *proof = proof_json(j), *text = NULL;
+    keel_status s = j->proof && !proof ? fail_memory(err, "plan") : keel_plan_json(plan, &text, err);
+    if (s == KEEL_OK) s = out_text("{", err);
+    if (s == KEEL_OK && proof) s = out_format(err, "\"proof\":%s,", proof);
+    if (s == KEEL_OK && j->code) s = out_format(err, "\"code\":%s,", j->code);
     if (s == KEEL_OK) s = out_text(strchr(text, '{') + 1, err);
     if (s == KEEL_OK) s = out_text("\n", err);
     free(proof), keel_free(text);
     return s;
 }
 
-static keel_status compile(const job *j, keel_error *err) {
-    char *report;
-    TRY(keel_plan_cubin(j->plans[j->shown], j->a->value[OPT_CUBIN].text, &report, err));
-    if (!args_flag(j->a, OPT_JSON)) return print_text(report, err);
-    keel_free(report);
-    return KEEL_OK;
+static keel_status compile(job *j, keel_error *err) {
+    bool json = args_flag(j->a, OPT_JSON);
+    TRY(keel_plan_cubin(j->plans[j->shown], j->a->value[OPT_CUBIN].text, json, &j->code, err));
+    return json ? KEEL_OK : out_text(j->code, err);
 }
 
 static keel_status write_and_print(job *j, keel_error *err) {
@@ -119,7 +126,7 @@ static keel_status write_and_print(job *j, keel_error *err) {
     if (j->a->value[OPT_CUBIN].given) TRY(compile(j, err));
     if (j->a->value[OPT_OUTPUT].text) TRY(write_plans(j, err));
     TRY(plan_doc_write(j->a, j->models[j->shown], plan, err));
-    return json ? print_proved_json(j, plan, err) : KEEL_OK;
+    return json ? print_all_json(j, plan, err) : KEEL_OK;
 }
 
 static keel_status make_plans(job *j, keel_error *err) {
@@ -148,7 +155,7 @@ static keel_status plan_run(const args *a, keel_error *err) {
         if (j.models) keel_model_close(j.models[r]);
     }
     free(j.plans), free(j.models);
-    keel_free(j.proof), keel_free(j.slice);
+    keel_free(j.proof), keel_free(j.slice), keel_free(j.code);
     return s;
 }
 

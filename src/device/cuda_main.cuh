@@ -74,6 +74,7 @@ KX_KERNEL_OF(keel_run, KD_LANES *KD_WARP)(KX_PARAM(kp_launch, launch)) {
     kp_u32 warp = kx_thread() / KD_WARP;
     if (kx_thread() == 0) {
         worker.index = kx_block();
+#pragma unroll
         for (kp_u32 r = 0; r < KP_ROLES; r++) worker.lanes[r] = lanes[r];
         worker.n_pages = KD_PAGES;
         worker.page_bytes = KD_PAGE_BYTES;
@@ -97,9 +98,12 @@ KX_KERNEL_OF(keel_run, KD_LANES *KD_WARP)(KX_PARAM(kp_launch, launch)) {
     c.task = 0;
     c.backend = &waits;
     kp_u32 first = 0;
-    c.role = 0;
-    while (warp >= first + lanes[c.role]) first += lanes[c.role++];
-    c.lane = warp - first;
+    c.role = c.lane = 0;
+#pragma unroll /* an array whose index is known stays out of local memory */
+    for (kp_u32 r = 0; r < KP_ROLES; r++) {
+        if (warp >= first && warp < first + lanes[r]) c.role = r, c.lane = warp - first;
+        first += lanes[r];
+    }
     if (ready) kp_role_main(&c);
     if (kd_first()) {
         kd_report *r = (kd_report *)launch.report + kx_block() * KD_LANES + warp;

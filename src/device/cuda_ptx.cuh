@@ -18,6 +18,12 @@
 /* KX_KERNEL(name)(parameters) { … }; with KX_KERNEL_OF at most so many threads a block, one block an SM. */
 #define KX_KERNEL(name) extern "C" __global__ void name
 #define KX_KERNEL_OF(name, threads) extern "C" __global__ void __launch_bounds__(threads, 1) name
+/* With KX_KERNEL_CAPPED at most so many registers a thread, where the compiler knows the word (CUDA 12.4 on). */
+#if !defined(__CUDACC_VER_MAJOR__) || __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1204
+#define KX_KERNEL_CAPPED(name, registers) extern "C" __global__ void __maxnreg__(registers) name
+#else
+#define KX_KERNEL_CAPPED(name, registers) extern "C" __global__ void name
+#endif
 /* A parameter whose address may be handed on. */
 #define KX_PARAM(type, name) const __grid_constant__ type name
 /* In a kernel's own scope. */
@@ -229,7 +235,6 @@ KP_FN float kx_exp2(float v) {
     return r;
 }
 KP_FN float kx_rsqrt(float v) { return rsqrtf(v); }
-KP_FN void kx_sincos(float v, float *sine, float *cosine) { sincosf(v, sine, cosine); }
 KP_FN kp_u16 kx_bf16_of_f32(float v) {
     kp_u16 r;
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(v));

@@ -5,7 +5,6 @@
 #include "core/file.h"
 #include "core/mem.h"
 #include "exec/cpu_worker.h"
-#include "exec/cuda_compile.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,36 +60,6 @@ keel_status keel_plan_save(const keel_plan *k, const char *path, keel_error *err
     keel_status s = plan_write(k->plan, &b, err);
     if (s == KEEL_OK) s = file_write(path, b.data, b.len, err);
     buf_free(&b);
-    return s;
-}
-
-static keel_status check_spills(const buf *log, keel_error *err) {
-    const char *text = (const char *)log->data, *at = text;
-    while (at && (at = strstr(at, "bytes spill"))) {
-        const char *from = at;
-        while (from > text && from[-1] != ',' && from[-1] != '\n') from--;
-        if (strtoul(from, NULL, 10) > 0)
-            return error_set(err, KEEL_REFUSED, "the device code spills registers:\n%.3000s", text);
-        at += strlen("bytes spill");
-    }
-    return KEEL_OK;
-}
-
-keel_status keel_plan_cubin(const keel_plan *k, const char *path, char **report, keel_error *err) {
-    if (strcmp(k->plan->arch, "cpu") == 0)
-        return error_set(err, KEEL_USAGE, "a plan for the CPU has no device code; plan with --arch sm_90a");
-    buf cubin = {0}, log = {0};
-    keel_status s = plan_check_bodies(k->plan, err);
-    if (s == KEEL_OK) s = cuda_compile_file(k->plan, &cubin, &log, err);
-    buf_put(&log, "", 1);
-    if (s == KEEL_OK && log.failed) s = KEEL_NOMEM_AT(err, path);
-    if (s == KEEL_OK) s = check_spills(&log, err);
-    if (s == KEEL_OK) s = file_write(path, cubin.data, cubin.len, err);
-    if (s == KEEL_OK && report) {
-        log.len--;
-        *report = buf_take(&log);
-    }
-    buf_free(&cubin), buf_free(&log);
     return s;
 }
 

@@ -5,7 +5,7 @@
 
 enum { CHECK_IN_S = 5 };
 
-static const char *const role_words[KP_ROLES] = {
+const char *const cuda_role_words[KP_ROLES] = {
 #define X(NAME, number, text) [number] = #NAME,
     KP_ROLE_MAP(X)
 #undef X
@@ -27,6 +27,10 @@ uint32_t cuda_code_stages(const plan *p) {
     return room / lanes * lanes;
 }
 
+uint32_t cuda_code_smem(const plan *p) {
+    return p->n_pages * p->page_bytes + cuda_code_stages(p) * arch_find(p->arch)->stage_bytes;
+}
+
 static void put_constants(const plan *p, buf *out) {
     const arch_desc *arch = arch_find(p->arch);
     buf_printf(out, "#define KD_LANES_OF %u, %u, %u, %u, %u\n", arch->lanes[0], arch->lanes[1], arch->lanes[2],
@@ -40,20 +44,21 @@ static void put_constants(const plan *p, buf *out) {
 
 /* The body table of one role: which function a task's body number stands for. */
 static void put_role(const plan *p, unsigned role, buf *out) {
-    buf_printf(out, "    case KP_%s:\n        switch (c->task->body) {\n", role_words[role]);
+    buf_printf(out, "    case KP_%s:\n        switch (c->task->body) {\n", cuda_role_words[role]);
     for (uint32_t b = 0; b < p->n_bodies; b++) {
         const op_desc *op = p->bodies[b].op;
         const char *phase = op->phases[p->bodies[b].phase].name;
         if (!*phase) phase = "main";
         for (const arch_body *a = arch_cuda_bodies; a->op; a++) {
             if (a->role != role || strcmp(a->op, op->name) != 0 || strcmp(a->phase, phase) != 0) continue;
-            buf_printf(out, "        case %u: kd_%s_%s_%s(c); break;\n", b, op->name, phase, role_words[role]);
+            buf_printf(out, "        case %u: kd_%s_%s_%s(c); break;\n", b, op->name, phase, cuda_role_words[role]);
         }
     }
     buf_printf(out, "        }\n        break;\n");
 }
 
-keel_status cuda_code_source(const plan *p, buf *out, keel_error *err) {
+/* Constants, bodies, and which task runs which. */
+static void put_bodies(const plan *p, buf *out) {
     put_constants(p, out);
     buf_printf(out, "#include \"device/cuda_body.cuh\"\n");
     for (uint32_t b = 0; b < p->n_bodies; b++) {
@@ -63,7 +68,25 @@ keel_status cuda_code_source(const plan *p, buf *out, keel_error *err) {
     }
     buf_printf(out, "KP_FN void kp_dispatch(kp_ctx *c) {\n    switch (c->role) {\n");
     for (unsigned r = KP_LOADER; r < KP_ROLES; r++) put_role(p, r, out);
-    buf_printf(out, "    }\n}\n#include \"device/cuda_main.cuh\"\n");
+    buf_printf(out, "    }\n}\n");
+}
+
+static keel_status end(buf *out, keel_error *err) {
     buf_put(out, "", 1);
     return out->failed ? KEEL_NOMEM_AT(err, "device code") : KEEL_OK;
+}
+
+keel_status cuda_code_source(const plan *p, buf *out, keel_error *err) {
+    put_bodies(p, out);
+    buf_printf(out, "#include \"device/cuda_main.cuh\"\n");
+    return end(out, err);
+}
+
+keel_status cuda_code_probes(const plan *p, buf *out, keel_error *err) {
+    const arch_desc *arch = arch_find(p->arch);
+    put_bodies(p, out);
+    buf_printf(out, "#include \"device/cuda_probe.cuh\"\n");
+    for (unsigned r = 0; r < KP_ROLES; r++)
+        buf_printf(out, "KD_PROBE(%s, %u)\n", cuda_role_words[r], arch->registers[r]);
+    return end(out, err);
 }

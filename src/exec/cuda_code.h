@@ -6,11 +6,20 @@
 #include "core/buf.h"
 #include "plan/plan.h"
 
+/* "LOADER": how the device text spells a role. */
+extern const char *const cuda_role_words[KP_ROLES];
+
 /* The source of the plan's translation unit: what the device text does not say itself. */
 keel_status cuda_code_source(const plan *p, buf *out, keel_error *err);
 
+/* The same bodies as a kernel for each role, keel_role_ROLE, under the role's own register cap: for the compiler's
+ * report alone. */
+keel_status cuda_code_probes(const plan *p, buf *out, keel_error *err);
+
 /* Stages of the weight stream's ring. */
 uint32_t cuda_code_stages(const plan *p);
+/* Bytes of the pages and that ring: keel_run's dynamic SMEM. */
+uint32_t cuda_code_smem(const plan *p);
 /* Warps of a block, all roles together. */
 uint32_t cuda_code_lanes(const plan *p);
 

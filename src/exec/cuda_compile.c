@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 /* Beside the architecture. */
 static const char *const flags[] = {"--std=c++17", "-default-device", "-lineinfo", "--ptxas-options=-v"};
@@ -152,16 +153,66 @@ keel_status cuda_compile_get(const plan *p, const char *cache_dir, const char *f
     return s;
 }
 
-keel_status cuda_compile_file(const plan *p, buf *sealed, buf *log, keel_error *err) {
+static keel_status compile_reported(const cuda_nvrtc *n, const cubin_origin *origin, buf *code, cuda_report *report,
+                                    keel_error *err) {
+    buf log = {0};
+    keel_status s = compile(n, origin, code, &log, err);
+    if (s == KEEL_OK && (log.failed || !log.data)) s = KEEL_NOMEM_AT(err, "the compiler's log");
+    if (s == KEEL_OK) s = cuda_report_read((const char *)log.data, report, err);
+    buf_free(&log);
+    return s;
+}
+
+keel_status cuda_compile_text(const char *arch, const char *source, cuda_report *report, keel_error *err) {
+    cuda_nvrtc n;
+    buf code = {0};
+    cubin_origin origin = {.source = source};
+    KEEL_TRY(cuda_nvrtc_open(&n, err));
+    snprintf(origin.arch, sizeof origin.arch, "%s", arch);
+    keel_status s = compile_reported(&n, &origin, &code, report, err);
+    buf_free(&code);
+    return s;
+}
+
+/* Each role alone, under its own cap. */
+static keel_status probe(const plan *p, cuda_report *report, keel_error *err) {
+    buf source = {0};
+    keel_status s = cuda_code_probes(p, &source, err);
+    if (s == KEEL_OK) s = cuda_compile_text(p->arch, (const char *)source.data, report, err);
+    for (unsigned r = 0; s == KEEL_OK && r < KP_ROLES; r++) {
+        char name[CUDA_KERNEL_NAME];
+        snprintf(name, sizeof name, "keel_role_%s", cuda_role_words[r]);
+        cuda_kernel *k = cuda_report_find(report, name);
+        if (k) k->cap = arch_find(p->arch)->registers[r];
+    }
+    buf_free(&source);
+    return s;
+}
+
+static double now_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+keel_status cuda_compile_file(const plan *p, buf *sealed, cuda_report *report, keel_error *err) {
     cuda_nvrtc n;
     buf source = {0};
     cubin_origin origin;
+    *report = (cuda_report){0};
     KEEL_TRY(check_smem(p, err));
     KEEL_TRY(cuda_nvrtc_open(&n, err));
     keel_status s = origin_of(p, &source, &origin, err);
     cuda_nvrtc_version(&n, &origin.nvrtc_major, &origin.nvrtc_minor);
-    if (s == KEEL_OK) s = compile(&n, &origin, sealed, log, err);
+    double from = now_s();
+    if (s == KEEL_OK) s = compile_reported(&n, &origin, sealed, report, err);
+    report->seconds = now_s() - from;
+    cuda_kernel *run = s == KEEL_OK ? cuda_report_find(report, "keel_run") : NULL;
+    if (run) run->cap = 65536 / (cuda_code_lanes(p) * 32) / 8 * 8;
+    if (s == KEEL_OK) s = probe(p, report, err);
+    if (s == KEEL_OK) s = cuda_report_check(report, err);
     if (s == KEEL_OK) s = cubin_seal(&origin, sealed, err);
+    report->nvrtc_major = origin.nvrtc_major, report->nvrtc_minor = origin.nvrtc_minor;
     buf_free(&source);
     return s;
 }

@@ -4,6 +4,7 @@
 #define KEEL_EXEC_CUDA_COMPILE_H
 
 #include "core/buf.h"
+#include "exec/cuda_report.h"
 #include "plan/plan.h"
 
 /* Code for the driver: from `file` where it is not NULL (cuda_compile_file(); needs no compiler; KEEL_USAGE: it belongs
@@ -12,7 +13,11 @@
  * KEEL_REFUSED: the compiler's log. */
 keel_status cuda_compile_get(const plan *p, const char *cache_dir, const char *file, buf *code, keel_error *err);
 
-/* Compiles to the bytes of a file (exec/cuda_cubin.h). *log: what the compiler says of registers, spills and SMEM. */
-keel_status cuda_compile_file(const plan *p, buf *sealed, buf *log, keel_error *err);
+/* Compiles to the bytes of a file (exec/cuda_cubin.h), and every role alone for the report. KEEL_REFUSED: it does not
+ * compile, or something spills or lies in local memory. */
+keel_status cuda_compile_file(const plan *p, buf *sealed, cuda_report *report, keel_error *err);
+
+/* Any source over the built-in device text, for what the compiler says of its kernels alone. */
+keel_status cuda_compile_text(const char *arch, const char *source, cuda_report *report, keel_error *err);
 
 #endif

@@ -22,6 +22,7 @@ __attribute__((visibility("default"))) const emu_api *emu; /* set when the modul
 
 #define KX_KERNEL(name) extern "C" void name
 #define KX_KERNEL_OF(name, threads) extern "C" void name
+#define KX_KERNEL_CAPPED(name, registers) extern "C" void name
 #define KX_PARAM(type, name) const type &name
 #define KX_SHARED(type, name) type &name = *(type *)emu->shared(__COUNTER__, sizeof(type), alignof(type), #name)
 #define KX_SHARED_ARRAY(type, name, n)                                                                                 \
@@ -197,10 +198,6 @@ KP_FN float kx_fma(float a, float b, float c) {
 KP_FN float kx_exp(float v) { return __builtin_expf(v); }
 KP_FN float kx_exp2(float v) { return __builtin_exp2f(v); }
 KP_FN float kx_rsqrt(float v) { return 1 / __builtin_sqrtf(v); }
-KP_FN void kx_sincos(float v, float *sine, float *cosine) {
-    *sine = __builtin_sinf(v);
-    *cosine = __builtin_cosf(v);
-}
 /* To the nearest, ties to even; NaN becomes the one that the hardware gives. */
 KP_FN kp_u16 kx_bf16_of_f32(float v) {
     kp_u32 b = kx_bits_of_f32(v);
