@@ -7,21 +7,7 @@
 #include "plan/columns.h"
 
 static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err) {
-    const graph_tensor *x = graph_tensor_at(g, op->in[0]), *w = graph_tensor_at(g, op->weight[0]);
-    if (x->kind != TENSOR_ACTIVATION || x->rank != 2 || w->rank != 1 || w->dim[0] != x->dim[1]) {
-        return error_set(
-            err, KEEL_FORMAT,
-            "%s: expected an activation [M, n] and a weight [n]; input %s has rank %d and %lld columns, weight %s "
-            "rank %d and %lld elements",
-            op->name, x->name, x->rank, (long long)x->dim[1], w->name, w->rank, (long long)w->dim[0]);
-    }
-    double eps = graph_attr_of(op, "eps"), logit_rows = graph_attr_of(op, "logit_rows");
-    if (!(eps >= 0)) return error_set(err, KEEL_RANGE, "%s: eps %g must not be negative", op->name, eps);
-    if (logit_rows != 0 && logit_rows != 1) {
-        return error_set(err, KEEL_RANGE, "%s: logit_rows %g must be 0 or 1", op->name, logit_rows);
-    }
-    shape_rows(&out[0], logit_rows != 0 ? GRAPH_M_LOGIT : x->dim[0], x->dim[1]);
-    return KEEL_OK;
+    return shape_norm(g, op, &out[0], err);
 }
 
 static keel_status params(tiler *t, const graph *g, const graph_op *op, keel_error *err) {

@@ -35,4 +35,16 @@ KP_FN kp_u64 kp_matmul_x_bytes(const kp_matmul *p, kp_u32 act_bytes) {
 /* Of one column. */
 KP_FN kp_u64 kp_matmul_y_bytes(const kp_matmul *p, kp_u32 m_max) { return (kp_u64)p->parts * m_max * sizeof(float); }
 
+/* rmsnorm(x) Wᵀ (+ bias) of up to three W. Tasks cut the columns of all of them, one W after the other, each filled up
+ * to whole bands of KP_BAND columns; a task's lo and hi are multiples of KP_BAND. Regions as above, and one more. */
+enum { KP_BAND = 16, KP_NORM_MATRICES = 3 };
+enum { KP_NORM_SUMS = KP_MATMUL_Y + 1 }; /* [rows][launcher lanes] of f32: Σ x² of a lane's columns; as KP_MATMUL_Y */
+typedef struct kp_norm_matmul {
+    kp_matmul m; /* n: all columns as they are cut; all m_max rows of x fit KP_MATMUL_X */
+    float eps;
+    kp_u32 norm_dtype;
+    kp_u32 cols[KP_NORM_MATRICES]; /* of each W; 0 behind the last */
+} kp_norm_matmul;
+KP_FN kp_u32 kp_banded(kp_u32 cols) { return (cols + KP_BAND - 1) / KP_BAND * KP_BAND; }
+
 #endif

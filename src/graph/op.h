@@ -35,6 +35,21 @@ typedef struct op_places {
 
 struct tiler;
 struct op_task;
+struct tile_env;
+/* The piece of a chain that a fused op stands for, found by its shape (plan/lower.h): a `head` whose output nobody reads
+ * but `members` ops of kind `member`, which have no other input, and what these make, which nobody reads but one `tail`,
+ * as its first inputs, in this order. The fused op has the head's inputs, attributes and weights, then weight 0 of each
+ * member, then weight 1 of each; it makes what the members make, or, with takes_tail, what the tail makes. */
+typedef struct op_chain {
+    const char *head, *member, *tail; /* kinds; head NULL: no fused op; tail NULL: one member, whoever reads it */
+    int members;
+    bool takes_tail;
+    bool takes_bias;    /* members may have a weight 1 */
+    const char *suffix; /* of the op's name: HEAD.suffix */
+    /* Does a plan of that kind hold it? op: the fused one, its ids those of g. */
+    bool (*fits)(const struct tile_env *env, const graph *g, const graph_op *op);
+} op_chain;
+
 typedef struct op_desc {
     const char *name;
     const char *summary; /* the formula, one line */
@@ -57,6 +72,7 @@ typedef struct op_desc {
     keel_status (*params)(struct tiler *t, const graph *g, const graph_op *op, keel_error *err);
     void (*tile)(struct tiler *t, const graph *g, const graph_op *op);
     void (*task)(struct tiler *t, const graph *g, const graph_op *op, const struct op_task *k);
+    op_chain chain;
     /* Gate before the op enters a graph: cosine and max|Δ|/max|ref| against the reference. Exact where both are 1, 0.
      */
     double min_cosine, max_rel_error;

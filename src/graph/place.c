@@ -61,6 +61,18 @@ const char *place_matmul(const graph_op *op, op_places *places) {
     return "it has no rule for a weight cut by experts";
 }
 
+const char *place_norm_matmul(const graph_op *op, op_places *places) {
+    shard_rule rule = places->weight[1];
+    all_out(op, places, rule == SHARD_COL ? PLACE_SHARD : PLACE_WHOLE);
+    if (places->in[0] != PLACE_WHOLE || places->weight[0] != SHARD_REP)
+        return "a norm needs a whole input and a rep weight";
+    for (int i = 1; i < op->n_weights; i++) {
+        if (op->weight[i] && (places->weight[i] != rule || (rule != SHARD_REP && rule != SHARD_COL)))
+            return "matrices and biases must be alike, all rep or all col";
+    }
+    return NULL;
+}
+
 /* A collective of one summand or piece a rank. */
 static const char *collective(const graph_op *op, op_places *places, placement in, placement out, const char *wrong) {
     all_out(op, places, out);

@@ -35,8 +35,10 @@ keel_status shape_pair(const graph *g, const graph_op *op, graph_tensor *out, ke
     return KEEL_OK;
 }
 
-keel_status shape_matmul(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err) {
-    const graph_tensor *x = graph_tensor_at(g, op->in[0]), *w = graph_tensor_at(g, op->weight[0]);
+/* y [M, n] from input 0, the matrix in weight slot `matrix` and the bias in slot `slot`. */
+static keel_status matmul_of(const graph *g, const graph_op *op, int matrix, int slot, graph_tensor *out,
+                             keel_error *err) {
+    const graph_tensor *x = graph_tensor_at(g, op->in[0]), *w = graph_tensor_at(g, op->weight[matrix]);
     if (x->kind != TENSOR_ACTIVATION || x->rank != 2 || w->rank != 2) {
         return error_set(
             err, KEEL_FORMAT,
@@ -49,11 +51,43 @@ keel_status shape_matmul(const graph *g, const graph_op *op, graph_tensor *out, 
                          op->name, x->name, (long long)x->dim[1], w->name, (long long)w->dim[0], (long long)w->dim[1]);
     }
     KEEL_TRY(shape_plannable(op, w, err));
-    const graph_tensor *bias = graph_tensor_at(g, op->weight[1]);
-    if (op->weight[1] && (bias->rank != 1 || bias->dim[0] != w->dim[0])) {
+    const graph_tensor *bias = graph_tensor_at(g, op->weight[slot]);
+    if (op->weight[slot] && (bias->rank != 1 || bias->dim[0] != w->dim[0])) {
         return error_set(err, KEEL_FORMAT, "%s: bias %s must be [%lld], as weight %s is [%lld, %lld]", op->name,
                          bias->name, (long long)w->dim[0], w->name, (long long)w->dim[0], (long long)w->dim[1]);
     }
     shape_rows(out, x->dim[0], w->dim[0]);
+    return KEEL_OK;
+}
+
+keel_status shape_matmul(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err) {
+    return matmul_of(g, op, 0, 1, out, err);
+}
+
+keel_status shape_norm(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err) {
+    const graph_tensor *x = graph_tensor_at(g, op->in[0]), *w = graph_tensor_at(g, op->weight[0]);
+    if (x->kind != TENSOR_ACTIVATION || x->rank != 2 || w->rank != 1 || w->dim[0] != x->dim[1]) {
+        return error_set(
+            err, KEEL_FORMAT,
+            "%s: expected an activation [M, n] and a weight [n]; input %s has rank %d and %lld columns, weight %s "
+            "rank %d and %lld elements",
+            op->name, x->name, x->rank, (long long)x->dim[1], w->name, w->rank, (long long)w->dim[0]);
+    }
+    double eps = graph_attr_of(op, "eps"), logit_rows = graph_attr_of(op, "logit_rows");
+    if (!(eps >= 0)) return error_set(err, KEEL_RANGE, "%s: eps %g must not be negative", op->name, eps);
+    if (logit_rows != 0 && logit_rows != 1) {
+        return error_set(err, KEEL_RANGE, "%s: logit_rows %g must be 0 or 1", op->name, logit_rows);
+    }
+    shape_rows(out, logit_rows != 0 ? GRAPH_M_LOGIT : x->dim[0], x->dim[1]);
+    return KEEL_OK;
+}
+
+keel_status shape_norm_matmul(const graph *g, const graph_op *op, int matrices, graph_tensor *out, keel_error *err) {
+    graph_tensor normed = {0};
+    KEEL_TRY(shape_norm(g, op, &normed, err));
+    for (int i = 0; i < matrices; i++) {
+        KEEL_TRY(matmul_of(g, op, 1 + i, 1 + matrices + i, &out[i], err));
+        out[i].dim[0] = normed.dim[0];
+    }
     return KEEL_OK;
 }

@@ -16,5 +16,10 @@ keel_status shape_plannable(const graph_op *op, const graph_tensor *w, keel_erro
 keel_status shape_pair(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err);
 /* Input 0 [M, k], weight 0 [n, k], weight 1 [n] or none; the output is [M, n]. */
 keel_status shape_matmul(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err);
+/* Input 0 [M, k], weight 0 [k], attributes eps and logit_rows: the rows of its norm. */
+keel_status shape_norm(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err);
+/* The same, then `matrices` products of it: weights 1 … matrices are [n, k], those behind them biases [n] or none; out
+ * i is [rows of the norm, n of matrix i]. */
+keel_status shape_norm_matmul(const graph *g, const graph_op *op, int matrices, graph_tensor *out, keel_error *err);
 
 #endif

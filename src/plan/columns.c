@@ -2,7 +2,6 @@
 #include "plan/columns.h"
 
 #include "core/vec.h"
-#include "device/columns.h"
 
 void columns_tile(tiler *t, uint32_t n, uint32_t grain, uint32_t most) {
     if (!grain) grain = tiler_env(t)->arch->tile_rows;
@@ -77,18 +76,27 @@ static kp_u32 staged_rows(const tiler *t, uint64_t row_bytes) {
     return (kp_u32)(rows < env->m_max ? rows : env->m_max);
 }
 
+uint32_t columns_x_pitch(const arch_desc *arch, uint64_t k) {
+    return (uint32_t)(arch->stage_bytes ? (k + 15) / 16 * 16 + 8 : k);
+}
+
 keel_status columns_matmul_params(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
     kp_matmul *p = tiler_params(t, sizeof *p);
     if (!p) return KEEL_NOMEM_AT(err, op->name);
-    const graph_tensor *w = graph_tensor_at(g, op->weight[0]);
+    return columns_matmul_fill(t, g, op, 0, 1, p, err);
+}
+
+keel_status columns_matmul_fill(const tiler *t, const graph *g, const graph_op *op, int matrix, int bias, kp_matmul *p,
+                                keel_error *err) {
+    const graph_tensor *w = graph_tensor_at(g, op->weight[matrix]);
     const arch_desc *arch = tiler_env(t)->arch;
     p->n = (kp_u32)w->dim[0];
     p->k = (kp_u32)w->dim[1];
     p->logit_rows = graph_tensor_at(g, op->in[0])->dim[0] == GRAPH_M_LOGIT;
-    KEEL_TRY(columns_weight_dtype(t, g, op, 0, &p->weight_dtype, err));
-    KEEL_TRY(columns_weight_dtype(t, g, op, 1, &p->bias_dtype, err));
+    KEEL_TRY(columns_weight_dtype(t, g, op, matrix, &p->weight_dtype, err));
+    KEEL_TRY(columns_weight_dtype(t, g, op, bias, &p->bias_dtype, err));
     p->parts = arch->stage_bytes ? arch->lanes[KP_CONSUMER] : 1;
-    p->x_pitch = arch->stage_bytes ? (p->k + 15) / 16 * 16 + 8 : p->k;
+    p->x_pitch = columns_x_pitch(arch, p->k);
     p->x_rows = staged_rows(t, (uint64_t)p->x_pitch * dtype_bytes(tiler_dtype(t, op->in[0])));
     if (!arch->stage_bytes && p->x_rows < tiler_env(t)->m_max) p->x_rows = 0;
     return KEEL_OK;

@@ -3,6 +3,7 @@
 #ifndef KEEL_PLAN_COLUMNS_H
 #define KEEL_PLAN_COLUMNS_H
 
+#include "device/columns.h"
 #include "plan/tiler.h"
 
 /* In tile: cuts n columns evenly over the workers, in whole multiples of `grain` (0: the arch's tile_rows, so that
@@ -28,6 +29,11 @@ void columns_pair_task(tiler *t, const graph *g, const graph_op *op, const op_ta
 /* From whole rows of input 0, by weight 0 and, where bound, weight 1: kp_matmul and its regions (device/columns.h).
  * residual: a tensor of the output's shape of which each task reads its columns, 0 without. */
 keel_status columns_matmul_params(tiler *t, const graph *g, const graph_op *op, keel_error *err);
+/* Elements from one row of x to the next where it is staged. */
+uint32_t columns_x_pitch(const arch_desc *arch, uint64_t k);
+/* The same into *p, of the matrix in weight slot `matrix` and the bias in slot `bias`. */
+keel_status columns_matmul_fill(const tiler *t, const graph *g, const graph_op *op, int matrix, int bias, kp_matmul *p,
+                                keel_error *err);
 void columns_matmul_tile(tiler *t, const graph *g, const graph_op *op);
 void columns_matmul_task(tiler *t, const graph *g, const graph_op *op, const op_task *k, int residual);
 
