@@ -36,15 +36,33 @@ KP_FN kp_u64 kp_matmul_x_bytes(const kp_matmul *p, kp_u32 act_bytes) {
 KP_FN kp_u64 kp_matmul_y_bytes(const kp_matmul *p, kp_u32 m_max) { return (kp_u64)p->parts * m_max * sizeof(float); }
 
 /* rmsnorm(x) Wᵀ (+ bias) of up to three W. Tasks cut the columns of all of them, one W after the other, each filled up
- * to whole bands of KP_BAND columns; a task's lo and hi are multiples of KP_BAND. Regions as above, and one more. */
+ * to whole bands of KP_BAND columns; a task's lo and hi are multiples of KP_BAND. Or, paired, the columns of two W of
+ * one shape at once, of which each task makes one output: KP_MATMUL_Y then holds those of the one behind those of the
+ * other, and `parts` counts both. Regions as above, and one more. */
 enum { KP_BAND = 16, KP_NORM_MATRICES = 3 };
-enum { KP_NORM_SUMS = KP_MATMUL_Y + 1 }; /* [rows][launcher lanes] of f32: Σ x² of a lane's columns; as KP_MATMUL_Y */
+enum {
+    KP_NORM_SUMS = KP_MATMUL_Y + 1
+}; /* GPU: [m_max][launcher lanes] of f32, Σ x² of a lane's columns; as KP_MATMUL_Y */
 typedef struct kp_norm_matmul {
     kp_matmul m; /* n: all columns as they are cut; all m_max rows of x fit KP_MATMUL_X */
     float eps;
     kp_u32 norm_dtype;
     kp_u32 cols[KP_NORM_MATRICES]; /* of each W; 0 behind the last */
+    kp_u32 paired;
 } kp_norm_matmul;
 KP_FN kp_u32 kp_banded(kp_u32 cols) { return (cols + KP_BAND - 1) / KP_BAND * KP_BAND; }
+/* Where the columns of matrix i begin. */
+KP_FN kp_u32 kp_norm_first(const kp_norm_matmul *p, kp_u32 i) {
+    kp_u32 first = 0;
+    for (kp_u32 k = 0; k < i && !p->paired; k++) first += kp_banded(p->cols[k]);
+    return first;
+}
+/* The columns [*from, *to) of matrix i that lie in [lo, hi) as they are cut, empty where there are none. */
+KP_FN void kp_norm_part(const kp_norm_matmul *p, kp_u32 i, kp_u32 lo, kp_u32 hi, kp_u32 *from, kp_u32 *to) {
+    kp_u32 first = kp_norm_first(p, i), end = first + p->cols[i];
+    *from = lo > first ? lo - first : 0;
+    *to = hi <= first ? 0 : (hi < end ? hi : end) - first;
+    if (*to < *from) *to = *from;
+}
 
 #endif

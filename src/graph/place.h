@@ -16,7 +16,8 @@ const char *place_sum(const graph_op *op, op_places *places);
  *   x whole, col   shard; bias col, residual sharded alike
  *   x shard, row   PARTIAL; bias rep, residual whole: both belong to the collective that follows */
 const char *place_matmul(const graph_op *op, op_places *places);
-/* rmsnorm and products of it (shape_norm_matmul): x whole, weight 0 rep; all other weights rep: whole; all col: shards. */
+/* rmsnorm and products of it (shape_norm_matmul): x whole, weight 0 rep; all other weights rep: whole; all col: shards.
+ */
 const char *place_norm_matmul(const graph_op *op, op_places *places);
 /* A collective that sums: input 0 partial, all else whole and rep; the output whole (AR) or this rank's columns. */
 const char *place_reduce(const graph_op *op, op_places *places);

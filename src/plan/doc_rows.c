@@ -27,9 +27,21 @@ static const graph_op *global_op(const graph *global, const char *name) {
     return NULL;
 }
 
-static const graph_tensor *global_operand(const doc *d, const graph_op *from, doc_use use, const char *slot, int k) {
+static const graph_tensor *tensor_named(const graph *g, const char *name) {
+    for (int i = 1; i <= g->n_tensors; i++) {
+        if (strcmp(graph_tensor_at(g, i)->name, name) == 0) return graph_tensor_at(g, i);
+    }
+    return NULL;
+}
+
+/* A fused op's operands are those of several ops of the global graph, and have their names. */
+static const graph_tensor *global_operand(const doc *d, const doc_row *r, const doc_operand *o, int k) {
+    const graph_op *from = r->from;
     const op_desc *desc = from ? from->desc : NULL;
+    const char *slot = o->slot;
+    doc_use use = o->use;
     if (!desc) return NULL;
+    if (r->op->desc->chain.head && r->op->desc != desc) return tensor_named(d->global, o->tensor->name);
     if (use == DOC_OUTPUT) return k < from->n_out ? graph_tensor_at(d->global, from->out[k]) : NULL;
     for (int i = 0; use == DOC_INPUT && i < from->n_in; i++) {
         if (from->in[i] && desc->in_name[i] && strcmp(desc->in_name[i], slot) == 0)
@@ -48,7 +60,7 @@ static void add_operand(doc *d, doc_row *r, doc_use use, const char *slot, int k
     if (!slot) slot = use == DOC_OUTPUT ? r->op->n_out > 1 ? doc_text(d, "out.%d", k) : "out" : doc_text(d, "%d", k);
     doc_operand *o = &r->operands[r->n_operands++];
     *o = (doc_operand){.slot = slot, .use = use, .tensor = t};
-    o->global = global_operand(d, r->from, use, slot, k);
+    o->global = global_operand(d, r, o, k);
     o->dtype = t->dtype == DTYPE_ACT ? d->arch->act_dtype : t->dtype;
     if (use == DOC_WEIGHT) o->slice = graph_weight_slice(d->local, t);
 }

@@ -6,7 +6,9 @@
 #include <string.h>
 
 const lever_desc lever_table[] = {
-    {NULL, NULL}, /* none has landed yet */
+    {"chain", "no fused ops where the arch has them: every op of the graph is one of the plan"},
+    {"fused", "fused ops on the CPU too, which gains nothing there: to compare them with the chain"},
+    {NULL, NULL},
 };
 
 static bool lever_known(const char *name) {

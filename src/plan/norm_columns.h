@@ -7,10 +7,10 @@
 
 #include "plan/columns.h"
 
-/* Whether all rows that a pass may carry fit SMEM, and the partial sums of a band beside them. */
+/* Whether one kind of task does for all matrices, all rows that a pass may carry fit SMEM, and a band beside them. */
 bool norm_columns_fit(const tile_env *env, const graph *g, const graph_op *op, bool paired);
 keel_status norm_columns_params(tiler *t, const graph *g, const graph_op *op, bool paired, keel_error *err);
-void norm_columns_tile(tiler *t, bool paired);
-void norm_columns_task(tiler *t, const graph *g, const graph_op *op, const op_task *k, bool paired);
+void norm_columns_tile(tiler *t);
+void norm_columns_task(tiler *t, const graph *g, const graph_op *op, const op_task *k);
 
 #endif

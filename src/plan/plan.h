@@ -125,15 +125,15 @@ typedef struct plan_options {
     uint32_t n_levers;
 } plan_options;
 
-/* g: of one rank. */
+/* g: of one rank. Fused ops take the place of chains of its ops where the arch has them (plan/lower.h). */
 keel_status plan_build(const graph *g, const plan_options *options, plan **out, keel_error *err);
 /* The rank's graph that stands in the plan, checked by its ops' shape rules: KEEL_REFUSED names what contradicts them.
  * The caller's. Constants point into p. */
 keel_status plan_graph(const plan *p, graph **out, keel_error *err);
 void plan_close(plan *p);
 
-/* Is the plan of this rank's graph: the same ops, attributes, tensors and constants? KEEL_USAGE names the first
- * difference. */
+/* Is the plan of this rank's graph, lowered as the plan is: the same ops, attributes, tensors and constants? KEEL_USAGE
+ * names the first difference. */
 keel_status plan_fits(const plan *p, const graph *g, keel_error *err);
 
 /* Names every body that is missing for a needed role on the plan's arch: KEEL_REFUSED with the list; KEEL_OK if

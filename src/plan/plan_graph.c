@@ -229,9 +229,11 @@ static keel_status compare_graphs(const graph *a, const graph *b, dtype act, kee
 }
 
 keel_status plan_fits(const plan *p, const graph *g, keel_error *err) {
-    graph *own = NULL;
+    graph *own = NULL, *lowered = NULL;
     KEEL_TRY(plan_graph(p, &own, err));
-    keel_status s = compare_graphs(own, g, arch_find(p->arch)->act_dtype, err);
+    keel_status s = plan_lowered(p, g, &lowered, err);
+    if (s == KEEL_OK) s = compare_graphs(own, lowered ? lowered : g, arch_find(p->arch)->act_dtype, err);
+    graph_close(lowered);
     graph_close(own);
     return s;
 }

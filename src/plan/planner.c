@@ -4,6 +4,7 @@
 
 #include "core/mem.h"
 #include "plan/lever.h"
+#include "plan/lower.h"
 
 const char *buffer_kind_name(buffer_kind k) {
     static const char *const names[BUFFER_KINDS] = {"activation", "weight",  "const",    "cache",
@@ -113,6 +114,12 @@ tile_env plan_env(const plan *p) {
                       .n_pages = p->n_pages};
 }
 
+keel_status plan_lowered(const plan *p, const graph *g, graph **out, keel_error *err) {
+    tile_env env = plan_env(p);
+    *out = NULL;
+    return plan_fuses(env.arch, p->levers, p->n_levers) ? plan_lower(g, &env, out, err) : KEEL_OK;
+}
+
 static keel_status plan_steps(tiler *t, plan *p, const plan_options *o, phase_sets *full, keel_error *err) {
     KEEL_TRY(plan_tile(t, p, err));
     if (!o->allow_absent) KEEL_TRY(plan_check_bodies(p, err));
@@ -129,12 +136,15 @@ keel_status plan_build(const graph *g, const plan_options *options, plan **out, 
     tiler t = {0};
     keel_status s = plan_header(p, g, options, err);
     if (s == KEEL_OK) s = plan_levers(p, options, err);
+    graph *lowered = NULL;
+    if (s == KEEL_OK) s = plan_lowered(p, g, &lowered, err);
     if (s == KEEL_OK) {
         tile_env env = plan_env(p);
-        s = tiler_open(&t, g, &env, err);
+        s = tiler_open(&t, lowered ? lowered : g, &env, err);
         if (s == KEEL_OK) s = plan_steps(&t, p, options, &full, err);
         tiler_close(&t);
     }
+    graph_close(lowered);
     mem_free(full.bits);
     if (s != KEEL_OK) {
         plan_close(p);

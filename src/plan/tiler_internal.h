@@ -68,6 +68,8 @@ void tiler_close(tiler *t);
 keel_status plan_describe(tiler *t, const plan *p, keel_error *err);
 /* What the plan is for. */
 tile_env plan_env(const plan *p);
+/* g as a plan like p holds it (plan/lower.h); *out NULL: as it is. */
+keel_status plan_lowered(const plan *p, const graph *g, graph **out, keel_error *err);
 /* Costs and parameters into p. */
 keel_status plan_take_description(plan *p, const tiler *t, keel_error *err);
 /* Costs and parameters of a plan that was read: plan_graph() and plan_describe(). */

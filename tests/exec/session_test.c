@@ -16,6 +16,7 @@ enum { PROMPT = 75, STEPS = 8, VOCAB = 515 };
 
 typedef struct setup {
     uint32_t workers, lanes, batch, seed, page_seed, page_tokens, kv_splits, max_seq;
+    bool fused;
 } setup;
 
 typedef struct outcome {
@@ -55,6 +56,9 @@ static keel_session *open_session(const keel_model *m, setup u, keel_plan **kp) 
     po.max_seq = u.max_seq ? u.max_seq : 256;
     po.page_tokens = u.page_tokens;
     po.kv_splits = u.kv_splits ? u.kv_splits : 1;
+    static const char *const fused[] = {"fused"};
+    po.levers = fused;
+    po.n_levers = u.fused;
     so.lanes = u.lanes;
     so.seed = u.seed;
     so.page_seed = u.page_seed;
@@ -112,6 +116,27 @@ static void same_bits_whatever_the_setup(void **state) {
     }
     free(want);
     keel_model_close(m);
+}
+
+/* Fused ops against the chain: on the CPU they do the same sums. */
+static void fused_ops_agree(void **state) {
+    (void)state;
+    static const char *const models[] = {"tiny-llama", "tiny-qwen3"};
+    for (int i = 0; i < 2; i++) {
+        keel_model *m = open_model(models[i]);
+        outcome *want = run_once(m, (setup){.workers = 2});
+        const setup setups[] = {{.workers = 1, .batch = 16, .fused = true},
+                                {.workers = 3, .lanes = 2, .seed = 5, .fused = true},
+                                {.workers = 7, .batch = 1, .fused = true}};
+        for (size_t k = 0; k < sizeof setups / sizeof *setups; k++) {
+            outcome *got = run_once(m, setups[k]);
+            assert_memory_equal(got->logits, want->logits, sizeof want->logits);
+            assert_memory_equal(got->token, want->token, sizeof want->token);
+            free(got);
+        }
+        free(want);
+        keel_model_close(m);
+    }
 }
 
 /* Other splits or page sizes sum in another order: close, and the same tokens. */
@@ -388,6 +413,7 @@ static void every_allocation_may_fail(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_whatever_the_setup),
+        cmocka_unit_test(fused_ops_agree),
         cmocka_unit_test(splits_and_page_sizes_agree),
         cmocka_unit_test(second_run_is_fresh),
         cmocka_unit_test(host_stop_ends_the_run),
