@@ -72,3 +72,26 @@ uint16_t f16_from_f32(float f) {
     uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
     return (uint16_t)(sign | ((rounded - 0x38000000u) >> 13));
 }
+
+/* An f16 with the same sign, exponent and mantissa bits is 2^-8 of it: the biases are 15 and 7. */
+float f8e4m3_to_f32(uint8_t v) {
+    if ((v & 0x7fu) == 0x7fu) return f16_to_f32((uint16_t)((v & 0x80u) << 8 | 0x7e00u));
+    return 256.0f * f16_to_f32((uint16_t)((v & 0x80u) << 8 | (v & 0x7fu) << 7));
+}
+
+uint8_t f8e4m3_from_f32(float f) {
+    union {
+        float f;
+        uint32_t u;
+    } x = {f};
+    uint32_t sign = (x.u >> 24) & 0x80u, magnitude = x.u & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return (uint8_t)(sign | 0x7fu);
+    if (magnitude >= 0x43e00000u) return (uint8_t)(sign | 0x7eu); /* 448 and more */
+    if (magnitude < 0x3c800000u) {                                /* below 2^-6: adding 2^14 leaves units of 2^-9 */
+        x.u = magnitude;
+        x.f += 16384.0f;
+        return (uint8_t)(sign | (x.u - 0x46800000u));
+    }
+    uint32_t rounded = magnitude + 0x7ffffu + ((magnitude >> 20) & 1u);
+    return (uint8_t)(sign | ((rounded - 0x3c000000u) >> 20));
+}

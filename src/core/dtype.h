@@ -47,6 +47,16 @@ static inline uint16_t bf16_from_f32(float f) {
     return (uint16_t)((x.u + 0x7fffu + ((x.u >> 16) & 1u)) >> 16);
 }
 
+/* OCP 8-bit floating point, E4M3: no infinities, ±448 the greatest, S.1111.111 is NaN. */
+float f8e4m3_to_f32(uint8_t v);
+/* Round to nearest even; what is too large, infinity too, becomes ±448; NaN stays NaN. */
+uint8_t f8e4m3_from_f32(float f);
+
+/* A matrix of F8E4M3 has a scale for each block of FP8_BLOCK × FP8_BLOCK elements, the last of a row or column smaller.
+ * Blocks along n elements: */
+enum { FP8_BLOCK = 128 };
+static inline int64_t fp8_blocks(int64_t n) { return n / FP8_BLOCK + (n % FP8_BLOCK != 0); }
+
 float f16_to_f32(uint16_t v);
 /* Round to nearest even; too large is infinity, NaN stays NaN. */
 uint16_t f16_from_f32(float f);

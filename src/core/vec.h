@@ -4,13 +4,14 @@
  * the work was cut: the value of a dot product is a function of its own operands alone.
  *
  * Pointers need no alignment, weights not even that of their type; n and k may be anything, 0 too. Outputs may be the
- * same array as an input of the same type, but may not overlap it otherwise. Weight types: F32, BF16, F16. */
+ * same array as an input of the same type, but may not overlap it otherwise. Weight types: F32, BF16, F16, and F8E4M3
+ * where it is said. */
 #ifndef KEEL_CORE_VEC_H
 #define KEEL_CORE_VEC_H
 
 #include "core/dtype.h"
 
-/* Whether t is a type that weights may have here. */
+/* Whether t is a type that weights may have here without a scale: F32, BF16, F16. */
 int vec_reads(dtype t);
 
 /* y[r × ldy + j] = Σ_i w[j][i] × x[r × ldx + i] for j < rows, i < k, r < m; w row-major without gaps. Eight partial
@@ -18,7 +19,13 @@ int vec_reads(dtype t);
 void vec_matmul(dtype wt, const void *w, size_t rows, size_t k, const float *x, size_t ldx, size_t m, float *y,
                 size_t ldy);
 
-/* dst[i] = (float)src[i] */
+/* The same of F8E4M3 weights in rows of one band of scale blocks (core/dtype.h): scale has the band's fp8_blocks(k)
+ * factors, of a type that vec_reads(). Of each block eight partial sums as above; times its factor they are added,
+ * fused, to eight sums over the blocks, in order. */
+void vec_matmul_scaled(const void *w, dtype st, const void *scale, size_t rows, size_t k, const float *x, size_t ldx,
+                       size_t m, float *y, size_t ldy);
+
+/* dst[i] = (float)src[i]; F8E4M3 too */
 void vec_convert_to_f32(dtype t, const void *src, float *dst, size_t n);
 
 float vec_dot(const float *a, const float *b, size_t n);

@@ -20,6 +20,20 @@ VEC_INLINE v8 v8_load_bf16(const void *p) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
 }
 VEC_INLINE v8 v8_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
+/* F8E4M3 by the bits of f16, whose bias is 15 and not 7: 2^-8 of what it is worth, NaN ±480 × 2^-8. */
+VEC_INLINE v8 v8_load_f8(const void *p) {
+    __m128i h = _mm_slli_epi16(_mm_cvtepi8_epi16(_mm_loadl_epi64(p)), 7);
+    return _mm256_cvtph_ps(_mm_and_si128(h, _mm_set1_epi16((short)0xbf80)));
+}
+/* The greatest of 32 streams of codes, signs left out: 0x7f is NaN. */
+typedef __m256i codes;
+VEC_INLINE codes codes_none(void) { return _mm256_setzero_si256(); }
+VEC_INLINE codes codes_most(codes seen, const void *p) {
+    return _mm256_max_epu8(seen, _mm256_or_si256(_mm256_loadu_si256(p), _mm256_set1_epi8((char)0x80)));
+}
+VEC_INLINE int codes_nan(codes seen) {
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi8(seen, _mm256_set1_epi8((char)0xff))) != 0;
+}
 VEC_INLINE void v8_store(void *p, v8 a) { _mm256_storeu_ps(p, a); }
 VEC_INLINE v8 v8_add(v8 a, v8 b) { return _mm256_add_ps(a, b); }
 VEC_INLINE v8 v8_sub(v8 a, v8 b) { return _mm256_sub_ps(a, b); }

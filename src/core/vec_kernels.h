@@ -6,9 +6,10 @@
 #pragma STDC FP_CONTRACT OFF
 #endif
 
-VEC_INLINE size_t type_bytes(dtype t) { return t == DTYPE_F32 ? 4 : 2; }
+VEC_INLINE size_t type_bytes(dtype t) { return t == DTYPE_F32 ? 4 : t == DTYPE_F8E4M3 ? 1 : 2; }
 
 VEC_INLINE v8 load_as(dtype t, const unsigned char *p) {
+    if (t == DTYPE_F8E4M3) return v8_load_f8(p);
     return t == DTYPE_F32 ? v8_load(p) : t == DTYPE_BF16 ? v8_load_bf16(p) : v8_load_f16(p);
 }
 
@@ -121,6 +122,113 @@ VEC_FN void k_matmul(dtype wt, const void *w, size_t rows, size_t k, const float
     }
 }
 
+VEC_INLINE float scale_at(dtype t, const unsigned char *scale, size_t i) {
+    float f;
+    uint16_t h;
+    if (t == DTYPE_F32) {
+        memcpy(&f, scale + 4 * i, sizeof f);
+        return f;
+    }
+    memcpy(&h, scale + 2 * i, sizeof h);
+    return t == DTYPE_BF16 ? bf16_to_f32(h) : f16_to_f32(h);
+}
+
+/* F8E4M3 as it is loaded is 2^-8 of what it is worth, NaN a number: the factor of a block has 2^8 more, and a row with
+ * NaN is found by its codes. */
+VEC_INLINE v8 factor_at(dtype st, const unsigned char *scale, size_t block) {
+    return v8_set(256.0f * scale_at(st, scale, block));
+}
+
+VEC_INLINE codes codes_seen(codes seen, const unsigned char *p, size_t n) {
+    unsigned char rest[32] = {0};
+    for (; n >= 32; n -= 32, p += 32) seen = codes_most(seen, p);
+    memcpy(rest, p, n);
+    return n ? codes_most(seen, rest) : seen;
+}
+
+/* Rows with NaN among their codes: each of C columns of y. */
+VEC_FN void put_nan(const unsigned char *w, size_t R, size_t k, size_t C, float *y, size_t ldy) {
+    for (size_t j = 0; j < R; j++) {
+        if (!codes_nan(codes_seen(codes_none(), w + j * k, k))) continue;
+        for (size_t r = 0; r < C; r++) y[r * ldy + j] = NAN;
+    }
+}
+
+/* R rows of w with one of x; R ≤ 8. The sums over blocks need registers once a block, and lie in memory between. */
+VEC_INLINE void scaled_vector(size_t R, const unsigned char *w, dtype st, const unsigned char *scale, size_t k,
+                              const float *x, float *y) {
+    v8 total[8];
+    codes seen = codes_none();
+    for (size_t j = 0; j < R; j++) total[j] = v8_set(0);
+    for (size_t at = 0; at < k; at += FP8_BLOCK) {
+        size_t end = k - at < FP8_BLOCK ? k : at + FP8_BLOCK, i = at;
+        v8 sum[8], factor = factor_at(st, scale, at / FP8_BLOCK);
+        for (size_t j = 0; j < R; j++) sum[j] = v8_set(0);
+        for (; i + 32 <= end; i += 32) {
+            for (size_t j = 0; j < R; j++) seen = codes_most(seen, w + j * k + i);
+            for (size_t u = 0; u < 32; u += 8) tile_step(DTYPE_F8E4M3, R, 1, w, k, x, 0, i + u, 8, sum);
+        }
+        for (size_t j = 0; j < R && i < end; j++) seen = codes_seen(seen, w + j * k + i, end - i);
+        for (; i + 8 <= end; i += 8) tile_step(DTYPE_F8E4M3, R, 1, w, k, x, 0, i, 8, sum);
+        if (i < end) tile_step(DTYPE_F8E4M3, R, 1, w, k, x, 0, i, end - i, sum);
+        for (size_t j = 0; j < R; j++) total[j] = v8_fma(sum[j], factor, total[j]);
+    }
+    for (size_t j = 0; j < R; j++) y[j] = v8_sum(total[j]);
+    if (codes_nan(seen)) put_nan(w, R, k, 1, y, 0);
+}
+
+/* One block, converted: R rows of n with C of x. */
+VEC_INLINE void scaled_block(size_t R, size_t C, const float *w, size_t n, const float *x, size_t ldx, v8 factor,
+                             v8 *total) {
+    v8 sum[12];
+    size_t i = 0;
+    for (size_t a = 0; a < R * C; a++) sum[a] = v8_set(0);
+    const unsigned char *bytes = (const unsigned char *)w;
+    for (; i + 8 <= n; i += 8) tile_step(DTYPE_F32, R, C, bytes, FP8_BLOCK * sizeof *w, x, ldx, i, 8, sum);
+    if (i < n) tile_step(DTYPE_F32, R, C, bytes, FP8_BLOCK * sizeof *w, x, ldx, i, n - i, sum);
+    for (size_t a = 0; a < R * C; a++) total[a] = v8_fma(sum[a], factor, total[a]);
+}
+
+/* R ≤ 3 rows of w with m ≤ 16 of x: each block is converted once. */
+VEC_INLINE void scaled_rows(size_t R, const unsigned char *w, dtype st, const unsigned char *scale, size_t k,
+                            const float *x, size_t ldx, size_t m, float *y, size_t ldy) {
+    float block[3 * FP8_BLOCK];
+    v8 total[3 * 16];
+    codes seen = codes_none();
+    for (size_t a = 0; a < R * m; a++) total[a] = v8_set(0);
+    for (size_t at = 0; at < k; at += FP8_BLOCK) {
+        size_t n = k - at < FP8_BLOCK ? k - at : FP8_BLOCK, r = 0;
+        v8 factor = factor_at(st, scale, at / FP8_BLOCK);
+        for (size_t j = 0; j < R; j++) {
+            const unsigned char *row = w + j * k + at;
+            seen = codes_seen(seen, row, n);
+            for (size_t i = 0; i < n; i += 8)
+                store_n(block + j * FP8_BLOCK + i, load_n_as(DTYPE_F8E4M3, row + i, n - i), n - i);
+        }
+        for (; r + 4 <= m; r += 4) scaled_block(R, 4, block, n, x + r * ldx + at, ldx, factor, total + r * R);
+        for (; r + 2 <= m; r += 2) scaled_block(R, 2, block, n, x + r * ldx + at, ldx, factor, total + r * R);
+        for (; r < m; r++) scaled_block(R, 1, block, n, x + r * ldx + at, ldx, factor, total + r * R);
+    }
+    for (size_t r = 0; r < m; r++) {
+        for (size_t j = 0; j < R; j++) y[r * ldy + j] = v8_sum(total[r * R + j]);
+    }
+    if (codes_nan(seen)) put_nan(w, R, k, m, y, ldy);
+}
+
+VEC_FN void k_matmul_scaled(const void *weights, dtype st, const void *scale, size_t rows, size_t k, const float *x,
+                            size_t ldx, size_t m, float *y, size_t ldy) {
+    const unsigned char *w = weights;
+    size_t j = 0;
+    if (m == 1) {
+        for (; j + 8 <= rows; j += 8) scaled_vector(8, w + j * k, st, scale, k, x, y + j);
+        for (; j < rows; j++) scaled_vector(1, w + j * k, st, scale, k, x, y + j);
+        return;
+    }
+    for (; m > 16; m -= 16, x += 16 * ldx, y += 16 * ldy) k_matmul_scaled(w, st, scale, rows, k, x, ldx, 16, y, ldy);
+    for (; j + 3 <= rows; j += 3) scaled_rows(3, w + j * k, st, scale, k, x, ldx, m, y + j, ldy);
+    for (; j < rows; j++) scaled_rows(1, w + j * k, st, scale, k, x, ldx, m, y + j, ldy);
+}
+
 /* Four vectors of partial sums: the chain of one would wait for itself. */
 VEC_FN float k_dot(const float *a, const float *b, size_t n) {
     v8 sum[4] = {v8_set(0), v8_set(0), v8_set(0), v8_set(0)};
@@ -152,6 +260,17 @@ VEC_FN size_t k_argmax(const float *x, size_t n) {
     return i < n ? i : 0;
 }
 
+VEC_INLINE void convert_codes(const unsigned char *src, float *dst, size_t n) {
+    for (size_t i = 0; i < n; i += 8) {
+        v8 v = v8_mul(load_n_as(DTYPE_F8E4M3, src + i, n - i), v8_set(256.0f));
+        store_n(dst + i, v, n - i);
+    }
+    if (!codes_nan(codes_seen(codes_none(), src, n))) return;
+    for (size_t i = 0; i < n; i++) {
+        if ((src[i] & 0x7f) == 0x7f) dst[i] = f8e4m3_to_f32(src[i]);
+    }
+}
+
 VEC_INLINE void convert_of(dtype t, const unsigned char *src, float *dst, size_t n) {
     for (size_t i = 0; i < n; i += 8) store_n(dst + i, load_n_as(t, src + i * type_bytes(t), n - i), n - i);
 }
@@ -161,8 +280,10 @@ VEC_FN void k_convert_to_f32(dtype t, const void *src, float *dst, size_t n) {
         convert_of(DTYPE_F32, src, dst, n);
     } else if (t == DTYPE_BF16) {
         convert_of(DTYPE_BF16, src, dst, n);
-    } else {
+    } else if (t == DTYPE_F16) {
         convert_of(DTYPE_F16, src, dst, n);
+    } else {
+        convert_codes(src, dst, n);
     }
 }
 

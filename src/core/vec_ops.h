@@ -10,6 +10,10 @@
     X(void, matmul,                                                                                                    \
       (dtype wt, const void *w, size_t rows, size_t k, const float *x, size_t ldx, size_t m, float *y, size_t ldy),    \
       (wt, w, rows, k, x, ldx, m, y, ldy))                                                                             \
+    X(void, matmul_scaled,                                                                                             \
+      (const void *w, dtype st, const void *scale, size_t rows, size_t k, const float *x, size_t ldx, size_t m,        \
+       float *y, size_t ldy),                                                                                          \
+      (w, st, scale, rows, k, x, ldx, m, y, ldy))                                                                      \
     X(void, convert_to_f32, (dtype t, const void *src, float *dst, size_t n), (t, src, dst, n))                        \
     X(float, dot, (const float *a, const float *b, size_t n), (a, b, n))                                               \
     X(float, sum_squares, (const float *x, size_t n), (x, n))                                                          \

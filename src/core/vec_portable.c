@@ -39,6 +39,23 @@ VEC_FN v8 v8_load_f16(const void *p) {
     LANES r.f[l] = f16_to_f32(h[l]);
     return r;
 }
+/* F8E4M3 by the bits of f16, whose bias is 15 and not 7: 2^-8 of what it is worth, NaN ±480 × 2^-8. */
+VEC_FN v8 v8_load_f8(const void *p) {
+    unsigned char c[8];
+    memcpy(c, p, sizeof c);
+    v8 r;
+    LANES r.f[l] = f16_to_f32((uint16_t)((c[l] & 0x80u) << 8 | (c[l] & 0x7fu) << 7));
+    return r;
+}
+/* Whether a code of NaN was among those seen, 32 at a time. */
+typedef int codes;
+VEC_FN codes codes_none(void) { return 0; }
+VEC_FN codes codes_most(codes seen, const void *p) {
+    const unsigned char *c = p;
+    for (int i = 0; i < 32; i++) seen |= (c[i] & 0x7f) == 0x7f;
+    return seen;
+}
+VEC_FN int codes_nan(codes seen) { return seen; }
 VEC_FN void v8_store(void *p, v8 a) { memcpy(p, a.f, sizeof a.f); }
 VEC_FN v8 v8_add(v8 a, v8 b) {
     LANES a.f[l] = a.f[l] + b.f[l];

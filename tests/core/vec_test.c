@@ -125,6 +125,102 @@ static void test_matmul(void **state) {
     }
 }
 
+static const uint32_t e4m3[256] = {
+#include "f8e4m3.inc"
+};
+
+/* n codes at an odd address, none of them NaN; what they are worth goes to value. */
+static unsigned char *random_codes(size_t n, double *value) {
+    unsigned char *w = block(n, 1);
+    for (size_t i = 0; i < n; i++) {
+        float f;
+        do w[i] = (unsigned char)(random_u32() >> 13);
+        while ((w[i] & 0x7f) == 0x7f);
+        memcpy(&f, &e4m3[w[i]], sizeof f);
+        value[i] = (double)f;
+    }
+    return w;
+}
+
+/* y against sums in double: k roundings, one a block for its factor and one for adding it. */
+static void check_scaled(const float *y, const double *value, const double *scale, size_t rows, size_t k,
+                         const float *x, size_t ldx, size_t m, size_t ldy) {
+    for (size_t r = 0; r < m; r++) {
+        for (size_t j = 0; j < rows; j++) {
+            double sum = 0, size = 0;
+            for (size_t i = 0; i < k; i++) {
+                double product = value[j * k + i] * scale[i / 128] * (double)x[r * ldx + i];
+                sum += product;
+                size += fabs(product);
+            }
+            double off = fabs((double)y[r * ldy + j] - sum), bound = size * 6e-8 * (double)(16 + (k + 127) / 128 + 5);
+            if (!(off <= bound)) fail_msg("rows %zu k %zu m %zu: y[%zu][%zu] off by %g", rows, k, m, r, j, off);
+        }
+        for (size_t j = rows; j < ldy; j++) assert_true(y[r * ldy + j] == 12345);
+    }
+}
+
+static void scaled_case(dtype st, size_t rows, size_t k) {
+    enum { M = 16 };
+    size_t ldx = k + 3, ldy = rows + 2, blocks = (k + 127) / 128;
+    double *value = block(rows * k * sizeof *value, 0), *worth = block(blocks * sizeof *worth, 0);
+    unsigned char *w = random_codes(rows * k, value), *scale = random_weights(st, blocks, 1, worth);
+    float *x = random_floats(M * ldx), *all = block(M * ldy * sizeof *all, 0), *y = block(M * ldy * sizeof *y, 0);
+    for (size_t i = 0; i < M * ldy; i++) all[i] = 12345;
+    both[0]->matmul_scaled(w, st, scale, rows, k, x, ldx, M, all, ldy);
+    check_scaled(all, value, worth, rows, k, x, ldx, M, ldy);
+    for (int b = 0; b < 2; b++) {
+        for (size_t m = 1; m <= M; m++) { /* whatever m, rows and processor: the same bits */
+            for (size_t i = 0; i < M * ldy; i++) y[i] = 12345;
+            both[b]->matmul_scaled(w, st, scale, rows, k, x, ldx, m, y, ldy);
+            assert_same_bits(y, all, m * ldy);
+        }
+        for (size_t j = 0; j < rows; j++) {
+            both[b]->matmul_scaled(w + j * k, st, scale, 1, k, x, ldx, 1, y, ldy);
+            assert_same_bits(y, all + j, 1);
+        }
+    }
+    mem_free(value), mem_free(worth), mem_free(x), mem_free(all), mem_free(y);
+    unblock(w, 1), unblock(scale, 1);
+}
+
+static void test_matmul_scaled(void **state) {
+    (void)state;
+    static const size_t rows[] = {0, 1, 3, 8, 19}, ks[] = {0, 1, 8, 127, 128, 129, 261, 1700};
+    for (size_t t = 0; t < 3; t++) {
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+            for (size_t j = 0; j < sizeof ks / sizeof *ks; j++) scaled_case(types[t], rows[i], ks[j]);
+        }
+    }
+}
+
+/* Every code, NaN too, in every lane; and NaN in a weight is NaN in what it makes. */
+static void test_codes(void **state) {
+    (void)state;
+    unsigned char codes[264];
+    float got[2][264], want, one = 1, x[9] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, y;
+    for (size_t shift = 0; shift < 8; shift++) {
+        for (size_t i = 0; i < sizeof codes; i++) codes[i] = (unsigned char)(i + shift);
+        for (int b = 0; b < 2; b++) {
+            both[b]->convert_to_f32(DTYPE_F8E4M3, codes, got[b], 259);
+            for (size_t i = 0; i < 259; i++) {
+                memcpy(&want, &e4m3[codes[i]], sizeof want);
+                assert_same_bits(&want, got[b] + i, 1);
+            }
+        }
+    }
+    for (size_t i = 0; i < 9; i++) {
+        memset(codes, 0x38, 9);
+        for (int sign = 0; sign < 2; sign++) {
+            codes[i] = sign ? 0xff : 0x7f;
+            for (int b = 0; b < 2; b++) {
+                both[b]->matmul_scaled(codes, DTYPE_F32, &one, 1, 9, x, 9, 1, &y, 1);
+                assert_true(isnan(y));
+            }
+        }
+    }
+}
+
 /* The same values as f32, bf16 or f16 give the same bits. */
 static void test_types_agree(void **state) {
     (void)state;
@@ -392,10 +488,10 @@ int main(void) {
     both[1] = vec_best();
     printf("this processor runs the %s text\n", both[1] == both[0] ? "portable" : "vector");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matmul),     cmocka_unit_test(test_types_agree), cmocka_unit_test(test_convert),
-        cmocka_unit_test(test_reductions), cmocka_unit_test(test_max),         cmocka_unit_test(test_elementwise),
-        cmocka_unit_test(test_accumulate), cmocka_unit_test(test_exp),         cmocka_unit_test(test_silu_mul),
-        cmocka_unit_test(test_rmsnorm),
+        cmocka_unit_test(test_matmul),     cmocka_unit_test(test_types_agree),   cmocka_unit_test(test_convert),
+        cmocka_unit_test(test_reductions), cmocka_unit_test(test_max),           cmocka_unit_test(test_elementwise),
+        cmocka_unit_test(test_accumulate), cmocka_unit_test(test_exp),           cmocka_unit_test(test_silu_mul),
+        cmocka_unit_test(test_rmsnorm),    cmocka_unit_test(test_matmul_scaled), cmocka_unit_test(test_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
