@@ -105,6 +105,8 @@ typedef struct keel_model_options {
     uint32_t jobs;         /* processes that may convert into the cache at once; default 2 */
     const char *graph;     /* a drawing or a graph file in place of the builder; path then gives weights and tokenizer,
                               and may be left out with graph_only */
+    const char *quant;     /* with synth: "fp8", linear weights of the layers are F8_E4M3 with a scale for each block of
+                              128 × 128; NULL: they are not quantised. A folder says of itself what its weights are */
 } keel_model_options;
 #define KEEL_MODEL_OPTIONS_INITIALIZER                                                                                 \
     { .struct_size = sizeof(keel_model_options), .layer_last = -1 }
@@ -147,6 +149,7 @@ typedef struct keel_graph_options {
     int32_t layer_last;  /* −1: to the last layer */
     bool layer_slice;    /* the two fields above count */
     bool sampling;       /* the graph ends in the sampling op, also where a file has argmax */
+    const char *quant;   /* with synth, as in keel_model_options */
 } keel_graph_options;
 #define KEEL_GRAPH_OPTIONS_INITIALIZER                                                                                 \
     { .struct_size = sizeof(keel_graph_options), .layer_last = -1 }
@@ -393,6 +396,11 @@ typedef bool (*keel_progress)(void *user, uint64_t done_bytes, uint64_t total_by
  * not at all. progress may be NULL. */
 keel_status keel_convert_gguf(const char *gguf_path, const char *out_dir, const char *dtype, keel_progress progress,
                               void *user, keel_error *err);
+
+/* Writes a quantised copy of the checkpoint folder `path`. quant: "fp8", linear weights of the layers as F8_E4M3 with a
+ * scale for each block of 128 × 128, in the form that such checkpoints have on Hugging Face. The rest as above. */
+keel_status keel_convert_quant(const char *path, const char *out_dir, const char *quant, keel_progress progress,
+                               void *user, keel_error *err);
 
 /* What work on the weight cache is at: waiting for another process (0 of 0 bytes), reading and checking what is
  * there, converting. */

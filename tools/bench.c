@@ -115,9 +115,9 @@ static keel_status bench_run(const args *a, keel_error *err) {
     return s;
 }
 
-static const option_id bench_options[] = {OPT_SYNTH,     OPT_DEVICE,         OPT_CTX,    OPT_STEPS,
-                                          OPT_RUNS,      OPT_ONE_PREFILL,    OPT_LAYERS, PLAN_OPTION_IDS,
-                                          OPT_CACHE_DIR, SESSION_OPTION_IDS, OPT_JSON,   OPT_HELP};
+static const option_id bench_options[] = {
+    OPT_SYNTH,       OPT_QUANT,     OPT_DEVICE,         OPT_CTX,  OPT_STEPS, OPT_RUNS, OPT_ONE_PREFILL, OPT_LAYERS,
+    PLAN_OPTION_IDS, OPT_CACHE_DIR, SESSION_OPTION_IDS, OPT_JSON, OPT_HELP};
 const verb verb_bench = {
     .name = "bench",
     .synopsis = "MODEL|--synth GEOMETRY [options]",

@@ -95,8 +95,8 @@ const verb verb_graph_import = {
     .run = graph_import_run,
 };
 
-static const option_id graph_export_options[] = {OPT_SYNTH,  OPT_LAYERS, OPT_SAMPLE, OPT_FOLD,
-                                                 OPT_OUTPUT, OPT_JSON,   OPT_HELP};
+static const option_id graph_export_options[] = {OPT_SYNTH, OPT_QUANT,  OPT_LAYERS, OPT_SAMPLE,
+                                                 OPT_FOLD,  OPT_OUTPUT, OPT_JSON,   OPT_HELP};
 const verb verb_graph_export = {
     .name = "graph export",
     .synopsis = "MODEL|FILE|--synth GEOMETRY -o FILE.drawio|.svg|.json [options]",

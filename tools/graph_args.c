@@ -27,6 +27,7 @@ keel_status graph_args_open(const args *a, keel_graph **out, keel_error *err) {
     if (synth->given && !name) return fail_memory(err, "--synth");
     options.path = path;
     options.synth = name;
+    options.quant = a->value[OPT_QUANT].text;
     options.sampling = args_flag(a, OPT_SAMPLE);
     if (layers->given) {
         options.layer_slice = true;

@@ -62,7 +62,7 @@ static keel_status graph_ops_run(const args *a, keel_error *err) {
     return print_text(s, text, err);
 }
 
-static const option_id graph_show_options[] = {OPT_SYNTH, OPT_LAYERS, OPT_SAMPLE, OPT_JSON, OPT_HELP};
+static const option_id graph_show_options[] = {OPT_SYNTH, OPT_QUANT, OPT_LAYERS, OPT_SAMPLE, OPT_JSON, OPT_HELP};
 const verb verb_graph_show = {
     .name = "graph show",
     .synopsis = "MODEL|FILE|--synth GEOMETRY [options]",

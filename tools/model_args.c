@@ -79,6 +79,7 @@ static keel_status open_model(const args *a, uint32_t rank, keel_model_options *
     options->cache_dir = cache;
     keel_status s = synth->given ? split_synth(a, &name, &options->synth_seed, err) : KEEL_OK;
     options->synth = name;
+    options->quant = a->value[OPT_QUANT].text;
     if (s == KEEL_OK) s = keel_model_open(options, out, err);
     free(name), free(cache);
     return s;

@@ -175,10 +175,10 @@ static keel_status plan_show_run(const args *a, keel_error *err) {
     return s;
 }
 
-static const option_id plan_options[] = {OPT_SYNTH,     OPT_WEIGHTS, OPT_LAYERS, OPT_ARCH,         PLAN_OPTION_IDS,
-                                         OPT_MAX_SEQ,   OPT_TP,      OPT_EP,     OPT_HEAD,         OPT_RANK,
-                                         OPT_PROVE,     OPT_CUBIN,   OPT_SAMPLE, OPT_ALLOW_ABSENT, OPT_DOC,
-                                         OPT_BANDWIDTH, OPT_OUTPUT,  OPT_JSON,   OPT_HELP};
+static const option_id plan_options[] = {OPT_SYNTH,       OPT_QUANT,     OPT_WEIGHTS, OPT_LAYERS, OPT_ARCH,
+                                         PLAN_OPTION_IDS, OPT_MAX_SEQ,   OPT_TP,      OPT_EP,     OPT_HEAD,
+                                         OPT_RANK,        OPT_PROVE,     OPT_CUBIN,   OPT_SAMPLE, OPT_ALLOW_ABSENT,
+                                         OPT_DOC,         OPT_BANDWIDTH, OPT_OUTPUT,  OPT_JSON,   OPT_HELP};
 const verb verb_plan = {
     .name = "plan",
     .synopsis = "MODEL|GRAPH|--synth GEOMETRY [options]",

@@ -27,12 +27,14 @@ static bool is_drawn(const char *operand) {
 /* What the document's commands call the model; the caller's (free), NULL when memory is short. */
 static char *model_words(const args *a) {
     const char *synth = a->value[OPT_SYNTH].text, *weights = a->value[OPT_WEIGHTS].text;
+    const char *quant = a->value[OPT_QUANT].text;
     char *text = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
     if (!to) return NULL;
     bool ok = !synth || fputs("--synth ", to) >= 0;
     ok = ok && put_word(to, synth ? synth : a->operand[0]);
+    if (quant) ok = ok && fprintf(to, " --quant %s", quant) >= 0;
     if (weights) ok = ok && fputs(" --weights ", to) >= 0 && put_word(to, weights);
     if (fclose(to) == 0 && ok) return text;
     free(text);

@@ -151,12 +151,13 @@ static keel_status run_run(const args *a, keel_error *err) {
     return s;
 }
 
-static const option_id run_options[] = {
-    OPT_SYNTH,       OPT_PROMPT,         OPT_PROMPT_FILE,    OPT_TOKENS,      OPT_CHAT,
-    OPT_SYSTEM,      OPT_MAX_NEW_TOKENS, OPT_IGNORE_EOS,     OPT_TEMPERATURE, OPT_TOP_K,
-    OPT_TOP_P,       OPT_SEED,           OPT_WEIGHTS,        OPT_LAYERS,      RANK_OPTION_IDS,
-    OPT_SAVE_TOKENS, OPT_TEACHER_FORCE,  OPT_SAVE_LOGITS,    OPT_DEVICE,      OPT_PLAN,
-    PLAN_OPTION_IDS, OPT_MAX_SEQ,        SESSION_OPTION_IDS, OPT_JSON,        OPT_HELP};
+static const option_id run_options[] = {OPT_SYNTH,       OPT_QUANT,         OPT_PROMPT,      OPT_PROMPT_FILE,
+                                        OPT_TOKENS,      OPT_CHAT,          OPT_SYSTEM,      OPT_MAX_NEW_TOKENS,
+                                        OPT_IGNORE_EOS,  OPT_TEMPERATURE,   OPT_TOP_K,       OPT_TOP_P,
+                                        OPT_SEED,        OPT_WEIGHTS,       OPT_LAYERS,      RANK_OPTION_IDS,
+                                        OPT_SAVE_TOKENS, OPT_TEACHER_FORCE, OPT_SAVE_LOGITS, OPT_DEVICE,
+                                        OPT_PLAN,        PLAN_OPTION_IDS,   OPT_MAX_SEQ,     SESSION_OPTION_IDS,
+                                        OPT_JSON,        OPT_HELP};
 const verb verb_run = {
     .name = "run",
     .synopsis = "MODEL|GRAPH --weights DIR|--synth GEOMETRY --prompt TEXT|--prompt-file FILE|--tokens ID,... [options]",

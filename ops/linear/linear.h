@@ -14,10 +14,11 @@
 #include "device/columns.h"
 
 enum {
-    LINEAR_X,    /* [M or M_LOGIT][k] */
-    LINEAR_W,    /* weight [n][k] */
-    LINEAR_BIAS, /* weight [n], or none */
-    LINEAR_OUT,  /* [as x][n] */
+    LINEAR_X,     /* [M or M_LOGIT][k] */
+    LINEAR_W,     /* weight [n][k] */
+    LINEAR_BIAS,  /* weight [n], or none */
+    LINEAR_SCALE, /* weight [⌈n / 128⌉][⌈k / 128⌉], of a W that is F8E4M3 (body/columns.h, body_matmul) */
+    LINEAR_OUT,   /* [as x][n] */
     LINEAR_BUFFERS
 };
 

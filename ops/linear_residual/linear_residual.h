@@ -19,7 +19,8 @@ enum {
     LINEAR_RESIDUAL_RESIDUAL, /* [as x][n] */
     LINEAR_RESIDUAL_W,        /* weight [n][k] */
     LINEAR_RESIDUAL_BIAS,     /* weight [n], or none */
-    LINEAR_RESIDUAL_OUT,      /* [as x][n] */
+    LINEAR_RESIDUAL_SCALE, /* weight [⌈n / 128⌉][⌈k / 128⌉], of a W that is F8E4M3 (body/columns.h, body_matmul) */
+    LINEAR_RESIDUAL_OUT, /* [as x][n] */
     LINEAR_RESIDUAL_BUFFERS
 };
 

@@ -13,6 +13,11 @@ static void against_double(void **state) {
     matmul_check("linear_residual", true);
 }
 
+static void block_scales(void **state) {
+    (void)state;
+    matmul_scaled("linear_residual", true);
+}
+
 static void limits_of_smem(void **state) {
     (void)state;
     matmul_limits_of_smem("linear_residual", true);
@@ -50,8 +55,8 @@ static void bad_shapes(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(against_double), cmocka_unit_test(limits_of_smem),
-                                       cmocka_unit_test(rows_do_not_meet), cmocka_unit_test(residual_once),
-                                       cmocka_unit_test(bad_shapes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(against_double), cmocka_unit_test(block_scales),
+                                       cmocka_unit_test(limits_of_smem), cmocka_unit_test(rows_do_not_meet),
+                                       cmocka_unit_test(residual_once),  cmocka_unit_test(bad_shapes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

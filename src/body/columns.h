@@ -12,7 +12,8 @@ void body_pair(kp_ctx *c, void (*f)(const float *a, const float *b, float *out, 
 
 /* Launcher of kp_matmul: x into its region, where it has one. */
 void body_matmul_fetch(kp_ctx *c, kp_u32 x);
-/* Consumer of kp_matmul: x with the task's rows of w, as they lie in the checkpoint. */
+/* Consumer of kp_matmul: x with the task's rows of w, as they lie in the checkpoint. F8E4M3: the sum over each block of
+ * 128 columns times its scale, added up in order of the blocks (core/vec.h, vec_matmul_scaled). */
 void body_matmul(kp_ctx *c, kp_u32 x, kp_u32 w);
 /* Storer of kp_matmul: out = (product + bias) + residual, in f32. residual KP_NONE, and a bias that is not bound:
  * without. */

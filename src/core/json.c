@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/json.h"
 
+#include "core/buf.h"
 #include "core/file.h"
 
 keel_status json_parse(const char *file, const char *text, size_t bytes, json_t **out, keel_error *err) {
@@ -23,6 +24,20 @@ keel_status json_read(const char *path, size_t max_bytes, json_t **out, keel_err
     KEEL_TRY(file_read(path, max_bytes, &text, &bytes, err));
     keel_status s = json_parse(path, text, bytes, out, err);
     keel_free(text);
+    return s;
+}
+
+static int put_text(const char *text, size_t bytes, void *user) {
+    buf_put(user, text, bytes);
+    return ((buf *)user)->failed ? -1 : 0;
+}
+
+keel_status json_write(const char *path, const json_t *value, size_t flags, keel_error *err) {
+    buf b = {0};
+    bool good = json_dump_callback(value, put_text, &b, flags) == 0;
+    buf_str(&b, "\n");
+    keel_status s = good && !b.failed ? file_write(path, b.data, b.len, err) : KEEL_NOMEM_AT(err, path);
+    buf_free(&b);
     return s;
 }
 

@@ -12,6 +12,8 @@
  * *out (json_decref). */
 keel_status json_parse(const char *file, const char *text, size_t bytes, json_t **out, keel_error *err);
 keel_status json_read(const char *path, size_t max_bytes, json_t **out, keel_error *err);
+/* The value as text with a line end behind it, complete or not at all. flags: jansson's, for the dump. */
+keel_status json_write(const char *path, const json_t *value, size_t flags, keel_error *err);
 
 /* Typed look-ups in an object. A present key of the wrong type or outside [lo, hi] is KEEL_FORMAT or
  * KEEL_RANGE naming file and key; an absent (or null) key leaves *out at its value for _opt, and is

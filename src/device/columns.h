@@ -28,6 +28,8 @@ typedef struct kp_matmul {
     kp_u32 x_rows;     /* rows that KP_MATMUL_X has room for; where more are live, x is read where it lies */
     kp_u32 x_pitch;    /* elements from one row of KP_MATMUL_X to the next */
     kp_u32 parts;      /* partial sums of a column, added up by the storer */
+    kp_u32 scale;      /* buffer of the block scales of a W that is F8E4M3, of type scale_dtype; KP_NONE without */
+    kp_u32 scale_dtype;
 } kp_matmul;
 KP_FN kp_u64 kp_matmul_x_bytes(const kp_matmul *p, kp_u32 act_bytes) {
     return (kp_u64)p->x_rows * p->x_pitch * act_bytes;

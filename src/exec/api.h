@@ -43,6 +43,8 @@ keel_status api_take(const char *what, void *mine, size_t mine_bytes, const void
 
 /* config.json of a geometry: built in, or a file. *file names it for messages. */
 keel_status api_synth_config(const char *synth, json_t **out, const char **file, keel_error *err);
+/* The option `quant` of models and graphs, which goes with synthetic weights alone. */
+keel_status api_quant(const char *synth, const char *name, model_quant *out, keel_error *err);
 /* The graph of a checkpoint folder, a draw.io drawing or a graph file, told by content. Weight types are as config.json
  * or the file has them. options may be NULL; a slice is for folders alone. */
 keel_status graph_open_path(const char *path, const model_options *options, graph **out, keel_error *err);

@@ -94,6 +94,7 @@ keel_status keel_graph_open(const keel_graph_options *given, keel_graph **out, k
         mo.layer_first = o.layer_first;
         mo.layer_last = o.layer_last;
     }
+    KEEL_TRY(api_quant(o.synth, o.quant, &mo.quant, err));
     keel_graph *g = mem_calloc(1, sizeof *g);
     if (!g) return KEEL_NOMEM_AT(err, "graph");
     keel_status s = o.path ? graph_open_path(o.path, &mo, &g->graph, err) : open_synth(o.synth, &mo, &g->graph, err);

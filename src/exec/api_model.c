@@ -40,6 +40,16 @@ keel_status api_synth_config(const char *synth, json_t **out, const char **file,
     return s;
 }
 
+keel_status api_quant(const char *synth, const char *name, model_quant *out, keel_error *err) {
+    KEEL_TRY(model_quant_parse(name, out, err));
+    if (*out == QUANT_NONE || synth) return KEEL_OK;
+    return error_set(
+        err, KEEL_USAGE,
+        "quantising to %s as the weights are opened is for synthetic ones; of a checkpoint make a quantised "
+        "copy first (keel convert MODEL OUT_DIR --quant %s)",
+        name, name);
+}
+
 static keel_status folder_config(const char *dir, json_t **out, char **file, keel_error *err) {
     if (file_exists(dir) && !file_is_dir(dir))
         return error_set(err, KEEL_USAGE, "%s: is a file; give the checkpoint's folder", dir);
@@ -116,6 +126,7 @@ static keel_status make_graphs(keel_model *m, const keel_model_options *o, const
         mo.layer_first = o->layer_first;
         mo.layer_last = o->layer_last;
     }
+    KEEL_TRY(api_quant(o->synth, o->quant, &mo.quant, err));
     if (o->graph && o->layer_slice)
         return error_set(err, KEEL_USAGE, "%s: a drawn graph has the layers that are drawn; --layers is for models",
                          o->graph);

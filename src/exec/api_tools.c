@@ -2,6 +2,7 @@
 /* keel.h: conversion and files. */
 #include "core/file.h"
 #include "load/gguf.h"
+#include "load/quant_convert.h"
 #include "load/safetensors.h"
 
 #include <string.h>
@@ -13,6 +14,14 @@ keel_status keel_convert_gguf(const char *gguf_path, const char *out_dir, const 
     }
     return gguf_convert(gguf_path, out_dir, strcmp(dtype_text, "f32") == 0 ? DTYPE_F32 : DTYPE_BF16, progress, user,
                         err);
+}
+
+keel_status keel_convert_quant(const char *path, const char *out_dir, const char *quant, keel_progress progress,
+                               void *user, keel_error *err) {
+    model_quant q;
+    KEEL_TRY(model_quant_parse(quant, &q, err));
+    if (q == QUANT_NONE) return error_set(err, KEEL_USAGE, "%s: quantised to what? known: fp8", path);
+    return quant_convert(path, out_dir, q, progress, user, err);
 }
 
 keel_status keel_file_save(const char *path, const void *data, size_t bytes, keel_error *err) {

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "graph/dense.h"
 
+#include "graph/op.h"
+
 #include <math.h>
+#include <string.h>
 
 /* Weight keys of a layer, as Hugging Face checkpoints spell them. */
 static const char *layer_key(build *b, const char *name) { return build_text(b, "model.layers.%d.%s", b->layer, name); }
@@ -14,10 +17,49 @@ static int dense_norm(build *b, const dense_config *c, const char *name, const c
     return build_op(b, op);
 }
 
+static bool ends_in_module(const char *name, const char *tail) {
+    size_t n = strlen(name), m = strlen(tail);
+    return n >= m && strcmp(name + n - m, tail) == 0 && (n == m || name[n - m - 1] == '.');
+}
+
+/* Whether config.json's list names the module, whole, by its end ("mlp.gate") or by what it is a part of. */
+static bool unconverted(const dense_config *c, const char *module) {
+    for (size_t i = 0; i < json_array_size(c->unconverted); i++) {
+        const char *entry = json_string_value(json_array_get(c->unconverted, i));
+        size_t n = strlen(entry);
+        if (ends_in_module(module, entry)) return true;
+        if (strncmp(module, entry, n) == 0 && module[n] == '.') return true;
+    }
+    return false;
+}
+
+/* The matrix in weight slot `slot`, the checkpoint's module of the layer, in the type that the model has it in: F8E4M3
+ * brings its scales, which are cut like it. */
+static void dense_type(build *b, const dense_config *c, op_spec *op, int slot, const char *module) {
+    const op_desc *desc = op_find(op->kind);
+    const weight_spec *w = &op->weight[slot];
+    const char *name = build_text(b, "model.layers.%d.%s", b->layer, module);
+    if (!op->typed) {
+        for (int i = 0; i < GRAPH_WEIGHTS; i++) op->weight_dtype[i] = c->weight_dtype;
+    }
+    op->typed = true;
+    if (!c->fp8 || !desc || !desc->scale[slot] || unconverted(c, name)) return;
+    int at = desc->scale[slot];
+    op->weight_dtype[slot] = DTYPE_F8E4M3;
+    op->weight_dtype[at] = DTYPE_F32;
+    op->weight[at] = (weight_spec){.key = build_text(b, "%s.weight_scale_inv", name),
+                                   .dim = {fp8_blocks(w->dim[0]), fp8_blocks(w->dim[1])},
+                                   .shard = w->shard,
+                                   .shard_dim = w->shard_dim};
+    for (int i = 0; i < at; i++) { /* holes */
+        if (!op->weight[i].key) op->weight[i].key = "";
+    }
+}
+
 /* name is the op's ("attn.q_proj"), module the checkpoint's ("self_attn.q_proj"). A residual makes it linear_residual.
  * The bias of a column-parallel weight is cut with it; that of a row-parallel one is whole and added once. */
-static int dense_linear(build *b, const char *name, const char *module, int x, int residual, int64_t n, int64_t k,
-                        shard_rule shard, bool bias) {
+static int dense_linear(build *b, const dense_config *c, const char *name, const char *module, int x, int residual,
+                        int64_t n, int64_t k, shard_rule shard, bool bias) {
     op_spec op = {.kind = residual ? "linear_residual" : "linear", .name = name, .in = {x, residual}};
     op.weight[0] = (weight_spec){.key = build_text(b, "model.layers.%d.%s.weight", b->layer, module),
                                  .dim = {n, k},
@@ -31,6 +73,7 @@ static int dense_linear(build *b, const char *name, const char *module, int x, i
                                      .shard_dim = 0};
         if (shard == SHARD_COL) op.weight[1].shard = SHARD_COL;
     }
+    dense_type(b, c, &op, 0, module);
     return build_op(b, op);
 }
 
@@ -51,9 +94,12 @@ int dense_rope(build *b, const dense_config *c) {
 int dense_attention(build *b, const dense_config *c, int x, int rope_table) {
     int64_t q_width = c->heads * c->head_dim, kv_width = c->kv_heads * c->head_dim;
     int y = dense_norm(b, c, "attn.norm", layer_key(b, "input_layernorm.weight"), x, false);
-    int q = dense_linear(b, "attn.q_proj", "self_attn.q_proj", y, 0, q_width, c->hidden, SHARD_COL, c->attention_bias);
-    int k = dense_linear(b, "attn.k_proj", "self_attn.k_proj", y, 0, kv_width, c->hidden, SHARD_COL, c->attention_bias);
-    int v = dense_linear(b, "attn.v_proj", "self_attn.v_proj", y, 0, kv_width, c->hidden, SHARD_COL, c->attention_bias);
+    int q =
+        dense_linear(b, c, "attn.q_proj", "self_attn.q_proj", y, 0, q_width, c->hidden, SHARD_COL, c->attention_bias);
+    int k =
+        dense_linear(b, c, "attn.k_proj", "self_attn.k_proj", y, 0, kv_width, c->hidden, SHARD_COL, c->attention_bias);
+    int v =
+        dense_linear(b, c, "attn.v_proj", "self_attn.v_proj", y, 0, kv_width, c->hidden, SHARD_COL, c->attention_bias);
     int cache_k = build_cache(b, "attn.cache_k", c->kv_heads, c->head_dim);
     int cache_v = build_cache(b, "attn.cache_v", c->kv_heads, c->head_dim);
 
@@ -70,16 +116,17 @@ int dense_attention(build *b, const dense_config *c, int x, int rope_table) {
         op.attr[4] = (graph_attr){"eps", c->eps};
     }
     int a = build_op(b, op);
-    return dense_linear(b, "attn.o_proj", "self_attn.o_proj", a, x, c->hidden, q_width, SHARD_ROW, c->attention_bias);
+    return dense_linear(b, c, "attn.o_proj", "self_attn.o_proj", a, x, c->hidden, q_width, SHARD_ROW,
+                        c->attention_bias);
 }
 
 int dense_mlp(build *b, const dense_config *c, int x) {
     int64_t n = c->intermediate;
     int y = dense_norm(b, c, "mlp.norm", layer_key(b, "post_attention_layernorm.weight"), x, false);
-    int gate = dense_linear(b, "mlp.gate_proj", "mlp.gate_proj", y, 0, n, c->hidden, SHARD_COL, c->mlp_bias);
-    int up = dense_linear(b, "mlp.up_proj", "mlp.up_proj", y, 0, n, c->hidden, SHARD_COL, c->mlp_bias);
+    int gate = dense_linear(b, c, "mlp.gate_proj", "mlp.gate_proj", y, 0, n, c->hidden, SHARD_COL, c->mlp_bias);
+    int up = dense_linear(b, c, "mlp.up_proj", "mlp.up_proj", y, 0, n, c->hidden, SHARD_COL, c->mlp_bias);
     int act = build_op(b, (op_spec){.kind = "silu_mul", .name = "mlp.act", .in = {gate, up}});
-    return dense_linear(b, "mlp.down_proj", "mlp.down_proj", act, x, c->hidden, n, SHARD_ROW, c->mlp_bias);
+    return dense_linear(b, c, "mlp.down_proj", "mlp.down_proj", act, x, c->hidden, n, SHARD_ROW, c->mlp_bias);
 }
 
 void dense_tail(build *b, const dense_config *c, int x, bool sample) {
@@ -99,6 +146,7 @@ keel_status dense_build(const dense_arch *arch, const json_t *config, const char
     dense_config c;
     int first, last;
     KEEL_TRY(dense_read(arch, config, file, &c, err));
+    if (opts && opts->quant == QUANT_FP8) c.fp8 = true;
     KEEL_TRY(model_slice(opts, c.n_layers, file, &first, &last, err));
     build b;
     if (build_begin(&b, file, arch->architecture, c.weight_dtype, err) == KEEL_OK) {

@@ -23,6 +23,8 @@ typedef struct dense_config {
     double eps;
     bool qk_norm, attention_bias, mlp_bias, tied;
     dtype weight_dtype;
+    bool fp8;                  /* linear weights of the layers are F8E4M3 with block scales, in weight_scale_inv */
+    const json_t *unconverted; /* modules that are not, as config.json lists them (borrowed); or NULL */
     rope rope;
 } dense_config;
 

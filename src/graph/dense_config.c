@@ -59,13 +59,46 @@ static keel_status refuse_features(const json_t *config, const char *file, keel_
         return error_set(err, KEEL_UNSUPPORTED, "%s: \"sliding_window\" is %lld; only full attention is known", file,
                          (long long)window);
     }
-    const json_t *quantized = json_object_get(config, "quantization_config");
-    if (quantized && !json_is_null(quantized)) {
-        const char *method = json_string_value(json_object_get(quantized, "quant_method"));
-        return error_set(err, KEEL_UNSUPPORTED, "%s: \"quantization_config\" (%s): quantized weights are not known",
-                         file, method ? method : "no quant_method");
-    }
     return refuse_layer_types(config, file, err);
+}
+
+/* "quantization_config", in the form of the FP8 checkpoints of DeepSeek-V3 and Qwen3: weights by blocks; how their own
+ * runtimes quantise activations is nothing to us, who do not. */
+static keel_status read_blocks(const json_t *q, const char *file, keel_error *err) {
+    const char *method = NULL, *fmt = "e4m3";
+    KEEL_TRY(json_opt_string(file, q, "quant_method", &method, err));
+    KEEL_TRY(json_opt_string(file, q, "fmt", &fmt, err));
+    if (!method || strcmp(method, "fp8") != 0)
+        return error_set(err, KEEL_UNSUPPORTED,
+                         "%s: \"quantization_config\" (%s): of quantized weights only fp8 in blocks is known", file,
+                         method ? method : "no quant_method");
+    if (strcmp(fmt, "e4m3") != 0)
+        return error_set(err, KEEL_UNSUPPORTED, "%s: \"quantization_config\": \"fmt\" is \"%s\"; only e4m3 is known",
+                         file, fmt);
+    const json_t *size = json_object_get(q, "weight_block_size");
+    for (size_t i = 0; i < 2; i++) {
+        if (json_array_size(size) == 2 && json_integer_value(json_array_get(size, i)) == FP8_BLOCK) continue;
+        return error_set(err, KEEL_UNSUPPORTED,
+                         "%s: \"quantization_config\": \"weight_block_size\" must be [%d, %d]; other scales of fp8 are "
+                         "not known",
+                         file, FP8_BLOCK, FP8_BLOCK);
+    }
+    return KEEL_OK;
+}
+
+static keel_status read_quantization(const json_t *config, const char *file, dense_config *c, keel_error *err) {
+    const json_t *q = json_object_get(config, "quantization_config");
+    if (!q || json_is_null(q)) return KEEL_OK;
+    KEEL_TRY(read_blocks(q, file, err));
+    c->fp8 = true;
+    const json_t *list = json_object_get(q, "modules_to_not_convert");
+    if (!list || json_is_null(list)) return KEEL_OK;
+    bool good = json_is_array(list);
+    for (size_t i = 0; good && i < json_array_size(list); i++) good = json_is_string(json_array_get(list, i));
+    if (!good)
+        return error_set(err, KEEL_FORMAT, "%s: \"modules_to_not_convert\" must be a list of names of modules", file);
+    c->unconverted = list;
+    return KEEL_OK;
 }
 
 static keel_status read_heads(const dense_arch *arch, const json_t *config, const char *file, dense_config *c,
@@ -114,6 +147,7 @@ keel_status dense_read(const dense_arch *arch, const json_t *config, const char 
                        keel_error *err) {
     dense_config c = {.qk_norm = arch->qk_norm};
     KEEL_TRY(refuse_features(config, file, err));
+    KEEL_TRY(read_quantization(config, file, &c, err));
     KEEL_TRY(read_sizes(config, file, &c, err));
     KEEL_TRY(read_heads(arch, config, file, &c, err));
     KEEL_TRY(json_opt_bool(file, config, "attention_bias", &c.attention_bias, err));

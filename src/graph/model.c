@@ -73,6 +73,15 @@ static keel_status find_model(const json_t *config, const char *file, const mode
     return unknown_model(file, architecture ? "architectures" : "model_type", architecture ? architecture : type, err);
 }
 
+keel_status model_quant_parse(const char *name, model_quant *out, keel_error *err) {
+    *out = QUANT_NONE;
+    if (!name || !*name) return KEEL_OK;
+    if (strcmp(name, "fp8") != 0)
+        return error_set(err, KEEL_USAGE, "weights cannot be quantised to \"%s\"; known: fp8", name);
+    *out = QUANT_FP8;
+    return KEEL_OK;
+}
+
 keel_status model_build(const json_t *config, const char *file, const model_options *opts, graph **out,
                         keel_error *err) {
     if (!json_is_object(config)) return error_set(err, KEEL_FORMAT, "%s: must be a JSON object", file);

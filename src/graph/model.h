@@ -6,9 +6,18 @@
 #include "core/json.h"
 #include "graph/graph.h"
 
+/* What becomes of linear weights that the checkpoint has in a wider type. */
+typedef enum model_quant {
+    QUANT_NONE, /* they stay as they are */
+    QUANT_FP8,  /* F8E4M3 with a scale for each block of 128 × 128 (core/dtype.h); head and embedding stay */
+} model_quant;
+/* "fp8"; NULL or "" for none; KEEL_USAGE for another name. */
+keel_status model_quant_parse(const char *name, model_quant *out, keel_error *err);
+
 typedef struct model_options {
     int layer_first, layer_last; /* slice, inclusive; layer_last −1 = to the end */
     bool sample;                 /* end in the sampling op instead of argmax */
+    model_quant quant;
 } model_options;
 
 typedef struct model_desc {

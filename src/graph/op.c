@@ -28,3 +28,10 @@ int op_n_phases(const op_desc *op) {
     while (n < OP_PHASES && op->phases[n].name) n++;
     return n;
 }
+
+bool op_is_scale(const op_desc *op, int slot) {
+    for (int i = 0; i < op->max_weights && slot; i++) {
+        if (op->scale[i] == slot) return true;
+    }
+    return false;
+}

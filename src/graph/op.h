@@ -57,6 +57,8 @@ typedef struct op_desc {
     int min_in, max_in, min_weights, max_weights, n_out;
     /* What stands in each slot, by position: drawings, documents and messages use these names. One for every slot. */
     const char *in_name[GRAPH_IN], *weight_name[GRAPH_WEIGHTS];
+    /* By weight slot: the slot of its block scales where it may be F8E4M3 (graph/shape.h, shape_scaled); 0: never. */
+    uint8_t scale[GRAPH_WEIGHTS];
     op_phase phases[OP_PHASES + 1];
     /* Checks inputs, weights and attributes (KEEL_FORMAT with op->name and what was expected) and sets kind, dtype,
      * rank and dims of every output in out[0 … n_out). */
@@ -88,5 +90,7 @@ double op_attr_meant(const graph_op *op, const op_attr *a);
 /* Index in the registry. */
 unsigned op_code(const op_desc *op);
 int op_n_phases(const op_desc *op);
+/* Whether the weight slot holds the block scales of another one. */
+bool op_is_scale(const op_desc *op, int slot);
 
 #endif

@@ -10,13 +10,23 @@ static void all_out(const graph_op *op, op_places *places, placement p) {
     for (int i = 0; i < op->desc->n_out; i++) places->out[i] = p;
 }
 
-/* Whether inputs from `first` on are all p and weights from `first_weight` on all rep, where bound. */
+/* Whether inputs from `first` on are all p and weights from `first_weight` on all rep, where bound. Scales go with
+ * their weights. */
 static bool rest_is(const graph_op *op, const op_places *places, int first, placement p, int first_weight) {
     for (int i = first; i < op->n_in; i++) {
         if (op->in[i] && places->in[i] != p) return false;
     }
     for (int i = first_weight; i < op->n_weights; i++) {
-        if (op->weight[i] && places->weight[i] != SHARD_REP) return false;
+        if (op->weight[i] && !op_is_scale(op->desc, i) && places->weight[i] != SHARD_REP) return false;
+    }
+    return true;
+}
+
+/* A shard's rows or columns of blocks are those of its weight. */
+static bool scales_alike(const graph_op *op, const op_places *places) {
+    for (int i = 0; i < op->n_weights; i++) {
+        int at = op->desc->scale[i];
+        if (at && op->weight[at] && places->weight[at] != places->weight[i]) return false;
     }
     return true;
 }
@@ -100,6 +110,10 @@ const char *place_op(const graph_op *op, op_places *places) {
         if (!op->in[i] || places->in[i] != PLACE_PARTIAL) continue;
         all_out(op, places, PLACE_WHOLE);
         return "a partial sum must be combined by a collective before anything else reads it";
+    }
+    if (!scales_alike(op, places)) {
+        all_out(op, places, PLACE_WHOLE);
+        return "block scales must have the shard rule of their weight";
     }
     return (op->desc->place ? op->desc->place : place_whole)(op, places);
 }

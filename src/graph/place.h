@@ -12,6 +12,7 @@ const char *place_elementwise(const graph_op *op, op_places *places);
 const char *place_sum(const graph_op *op, op_places *places);
 /* y = x Wᵀ (+ bias) (+ residual), by the rule of weight 0:
  *
+ *   (block scales have the weight's rule)
  *   x whole, rep   whole; bias rep, residual whole
  *   x whole, col   shard; bias col, residual sharded alike
  *   x shard, row   PARTIAL; bias rep, residual whole: both belong to the collective that follows */

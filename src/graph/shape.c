@@ -35,6 +35,34 @@ keel_status shape_pair(const graph *g, const graph_op *op, graph_tensor *out, ke
     return KEEL_OK;
 }
 
+static keel_status scale_fits(const graph_op *op, const graph_tensor *w, const graph_tensor *s, keel_error *err) {
+    long long rows = (long long)fp8_blocks(w->dim[0]), cols = (long long)fp8_blocks(w->dim[1]);
+    bool typed = s->dtype == DTYPE_F32 || s->dtype == DTYPE_BF16 || s->dtype == DTYPE_F16;
+    if (typed && s->rank == 2 && s->dim[0] == rows && s->dim[1] == cols) return KEEL_OK;
+    return error_set(
+        err, KEEL_FORMAT,
+        "%s: scale %s must be [%lld, %lld] of F32, BF16 or F16, one for each block of %d × %d of weight %s", op->name,
+        s->name, rows, cols, FP8_BLOCK, FP8_BLOCK, w->name);
+}
+
+keel_status shape_scaled(const graph *g, const graph_op *op, int slot, keel_error *err) {
+    int at = op->desc->scale[slot];
+    const graph_tensor *w = graph_tensor_at(g, op->weight[slot]), *s = graph_tensor_at(g, at ? op->weight[at] : 0);
+    bool has = at && op->weight[at];
+    if (w->dtype == DTYPE_F8E4M3 && !at)
+        return error_set(err, KEEL_UNSUPPORTED, "%s: weight %s is %s, which the slot %s of %s does not take", op->name,
+                         w->name, dtype_name(w->dtype), op->desc->weight_name[slot], op->desc->name);
+    if (w->dtype == DTYPE_F8E4M3 && has) return scale_fits(op, w, s, err);
+    if (w->dtype == DTYPE_F8E4M3)
+        return error_set(err, KEEL_FORMAT,
+                         "%s: weight %s is %s and needs scales: [%lld, %lld] of F32 in the weight slot %s", op->name,
+                         w->name, dtype_name(w->dtype), (long long)fp8_blocks(w->dim[0]),
+                         (long long)fp8_blocks(w->dim[1]), op->desc->weight_name[at]);
+    if (!has) return KEEL_OK;
+    return error_set(err, KEEL_FORMAT, "%s: scale %s belongs to weight %s, which is %s; only %s has scales", op->name,
+                     s->name, w->name, dtype_name(w->dtype), dtype_name(DTYPE_F8E4M3));
+}
+
 /* y [M, n] from input 0, the matrix in weight slot `matrix` and the bias in slot `slot`. */
 static keel_status matmul_of(const graph *g, const graph_op *op, int matrix, int slot, graph_tensor *out,
                              keel_error *err) {
@@ -51,6 +79,7 @@ static keel_status matmul_of(const graph *g, const graph_op *op, int matrix, int
                          op->name, x->name, (long long)x->dim[1], w->name, (long long)w->dim[0], (long long)w->dim[1]);
     }
     KEEL_TRY(shape_plannable(op, w, err));
+    KEEL_TRY(shape_scaled(g, op, matrix, err));
     const graph_tensor *bias = graph_tensor_at(g, op->weight[slot]);
     if (op->weight[slot] && (bias->rank != 1 || bias->dim[0] != w->dim[0])) {
         return error_set(err, KEEL_FORMAT, "%s: bias %s must be [%lld], as weight %s is [%lld, %lld]", op->name,

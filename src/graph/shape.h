@@ -14,7 +14,11 @@ keel_status shape_plannable(const graph_op *op, const graph_tensor *w, keel_erro
 
 /* Inputs 0 and 1: two activations of one shape, which is the output's. */
 keel_status shape_pair(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err);
-/* Input 0 [M, k], weight 0 [n, k], weight 1 [n] or none; the output is [M, n]. */
+/* A matrix in weight slot `slot` of F8E4M3 has a scale for each of its blocks (core/dtype.h) in the slot that
+ * op_desc.scale says: [⌈n / 128⌉, ⌈k / 128⌉] of F32, BF16 or F16, whose element [i / 128][j / 128] times the element
+ * [i][j] is what that is worth. One of another type has none. */
+keel_status shape_scaled(const graph *g, const graph_op *op, int slot, keel_error *err);
+/* Input 0 [M, k], weight 0 [n, k], or F8E4M3 with its scales, weight 1 [n] or none; the output is [M, n]. */
 keel_status shape_matmul(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err);
 /* Input 0 [M, k], weight 0 [k], attributes eps and logit_rows: the rows of its norm. */
 keel_status shape_norm(const graph *g, const graph_op *op, graph_tensor *out, keel_error *err);

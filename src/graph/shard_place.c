@@ -39,16 +39,34 @@ static void divides(sharder *s, const graph_op *op, const char *what, const char
             (long long)parts, s->o.tp, s->o.ep);
 }
 
+/* A cut of F8E4M3 falls on borders of its scale blocks, so that a rank's scales are whole ones. */
+static void blocks_divide(sharder *s, const graph_op *op, const char *what, const graph_tensor *w, int d,
+                          int64_t parts) {
+    if (parts == 1) return;
+    s->common = gcd(w->dim[d] % FP8_BLOCK ? 1 : w->dim[d] / FP8_BLOCK, s->common);
+    if (shard_padded(s, op, w)) {
+        FINDING(s, op, "%s%s: a head of %s cannot be padded to be cut; take it replicated", what, w->name,
+                dtype_name(w->dtype));
+    } else if (w->dim[d] % (parts * FP8_BLOCK)) {
+        s->uneven = true;
+        FINDING(s, op,
+                "%s%s is %lld, which does not divide by %lld on borders of its scale blocks, of %d; W = %u, E = %u",
+                what, w->name, (long long)w->dim[d], (long long)parts, FP8_BLOCK, s->o.tp, s->o.ep);
+    }
+}
+
 static void weights_divide(sharder *s, const graph_op *op) {
     for (int i = 0; i < op->n_weights; i++) {
-        if (!op->weight[i]) continue;
+        if (!op->weight[i] || op_is_scale(op->desc, i)) continue;
         const graph_tensor *w = graph_tensor_at(s->g, op->weight[i]);
         cut c = shard_cut(s, op, w);
         for (int d = 0; d < w->rank; d++) {
             char what[48];
             snprintf(what, sizeof what, "dimension %d (%s) of weight ", d, shard_name(c.rule));
             int64_t parts = shard_parts(c, d, s->o.tp, s->o.ep);
-            if (!shard_padded(s, op, w)) {
+            if (w->dtype == DTYPE_F8E4M3) {
+                blocks_divide(s, op, what, w, d, parts);
+            } else if (!shard_padded(s, op, w)) {
                 divides(s, op, what, w->name, w->dim[d], parts);
             } else if (d == 0 && (w->dim[0] + parts - 1) / parts * (parts - 1) >= w->dim[0]) {
                 FINDING(s, op, "%s%s is %lld, too few to give each of %u ranks its own", what, w->name,

@@ -2,6 +2,7 @@
 /* GGUF metadata to config.json and generation_config.json in Hugging Face's spelling. Keys: ggml's docs/gguf.md. */
 #include "load/gguf_internal.h"
 
+#include "core/json.h"
 #include "core/buf.h"
 
 #include <math.h>
@@ -221,15 +222,10 @@ keel_status gguf_model_read(const gguf *g, gguf_model *m, keel_error *err) {
 void gguf_model_free(gguf_model *m) { json_decref(m->rope_scaling); }
 
 keel_status gguf_json_write(const char *dir, const char *name, json_t *root, size_t flags, keel_error *err) {
-    char *path = path_join(dir, name), *text = root ? json_dumps(root, flags | JSON_REAL_PRECISION(9)) : NULL;
+    char *path = path_join(dir, name);
+    keel_status status =
+        path && root ? json_write(path, root, flags | JSON_REAL_PRECISION(9), err) : KEEL_NOMEM_AT(err, name);
     json_decref(root);
-    buf b = {0};
-    if (text) buf_str(&b, text);
-    buf_str(&b, "\n");
-    keel_status status = path && text && !b.failed ? KEEL_OK : KEEL_NOMEM_AT(err, name);
-    if (status == KEEL_OK) status = file_write(path, b.data, b.len, err);
-    buf_free(&b);
-    free(text); /* jansson's */
     keel_free(path);
     return status;
 }

@@ -3,15 +3,11 @@
 #include "load/gguf_internal.h"
 
 #include "core/mem.h"
+#include "load/out_folder.h"
 #include "load/safetensors.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* Elements dequantised at a time, if a row is not longer. */
 enum { CHUNK_ELEMENTS = 1 << 18 };
@@ -267,52 +263,11 @@ static keel_status convert_into(const gguf *g, const char *dir, dtype to, stream
     return status;
 }
 
-/* Removes a folder that holds plain files only. */
-static void folder_remove(const char *dir) {
-    DIR *d = opendir(dir);
-    if (!d) return;
-    for (const struct dirent *e; (e = readdir(d));) unlinkat(dirfd(d), e->d_name, 0); /* "." and ".." stay */
-    closedir(d);
-    rmdir(dir);
-}
-
-/* A folder of that name can only be what an earlier process with this number left when it was killed. */
-static keel_status folder_make(const char *dir, keel_error *err) {
-    if (mkdir(dir, 0755) == 0) return KEEL_OK;
-    if (errno == EEXIST) folder_remove(dir);
-    return mkdir(dir, 0755) == 0 ? KEEL_OK : error_errno(err, dir, "create");
-}
-
-static keel_status already_there(const char *out_dir, keel_error *err) {
-    return error_set(err, KEEL_USAGE, "%s: already exists; name a new folder or remove it first", out_dir);
-}
-
-/* renameat2 refuses an existing target where rename would replace an empty folder; a file system without it (EINVAL)
- * gets the plain one. */
-static keel_status folder_commit(const char *tmp, const char *out_dir, keel_error *err) {
-    int fd = open(tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        fsync(fd); /* best effort: not every file system can */
-        close(fd);
-    }
-    if (renameat2(AT_FDCWD, tmp, AT_FDCWD, out_dir, RENAME_NOREPLACE) == 0) return KEEL_OK;
-    if (errno == EEXIST) return already_there(out_dir, err);
-    if ((errno == EINVAL || errno == ENOSYS) && rename(tmp, out_dir) == 0) return KEEL_OK;
-    return error_errno(err, out_dir, "rename the finished folder to");
-}
-
-static keel_status convert_to_folder(const gguf *g, const char *out_dir, dtype to, stream *s, keel_error *err) {
-    size_t n = strlen(out_dir) + 32;
-    char *tmp = mem_alloc(n);
-    if (!tmp) return KEEL_NOMEM_AT(err, out_dir);
-    snprintf(tmp, n, "%s.tmp.%ld", out_dir, (long)getpid());
-    keel_status status = folder_make(tmp, err);
-    if (status == KEEL_OK) {
-        status = convert_into(g, tmp, to, s, err);
-        if (status == KEEL_OK) status = folder_commit(tmp, out_dir, err);
-        if (status != KEEL_OK) folder_remove(tmp);
-    }
-    mem_free(tmp);
+static keel_status convert_to_folder(const char *gguf_path, const char *dir, dtype to, stream *s, keel_error *err) {
+    gguf *g;
+    KEEL_TRY(gguf_open(gguf_path, &g, err));
+    keel_status status = convert_into(g, dir, to, s, err);
+    gguf_close(g);
     return status;
 }
 
@@ -321,19 +276,8 @@ keel_status gguf_convert(const char *gguf_path, const char *out_dir, dtype to, g
     if (to != DTYPE_F32 && to != DTYPE_BF16) {
         return error_set(err, KEEL_USAGE, "%s: conversion to %s; F32 and BF16 are possible", gguf_path, dtype_name(to));
     }
-    size_t n = strlen(out_dir);
-    while (n > 1 && out_dir[n - 1] == '/') n--;
-    arena a = {0};
-    gguf *g = NULL;
-    const char *dir = arena_strndup(&a, out_dir, n);
+    out_folder folder;
     stream s = {.progress = progress, .user = user};
-    struct stat st;
-    keel_status status = dir ? KEEL_OK : KEEL_NOMEM_AT(err, out_dir);
-    if (status == KEEL_OK && n == 0) status = error_set(err, KEEL_USAGE, "the output folder has no name");
-    if (status == KEEL_OK && lstat(dir, &st) == 0) status = already_there(dir, err);
-    if (status == KEEL_OK) status = gguf_open(gguf_path, &g, err);
-    if (status == KEEL_OK) status = convert_to_folder(g, dir, to, &s, err);
-    gguf_close(g);
-    arena_free(&a);
-    return status;
+    KEEL_TRY(out_folder_begin(out_dir, &folder, err));
+    return out_folder_end(&folder, convert_to_folder(gguf_path, folder.tmp, to, &s, err), err);
 }

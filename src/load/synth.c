@@ -94,6 +94,15 @@ static void fill_f16(const synth_stream *s, uint32_t lo, uint32_t tail, size_t n
     }
 }
 
+static void fill_f8(const synth_stream *s, uint32_t lo, uint32_t tail, size_t n, uint8_t *out) {
+    float block[SYNTH_BLOCK];
+    for (size_t i = 0; i < n; i += SYNTH_BLOCK) {
+        size_t some = n - i < SYNTH_BLOCK ? n - i : SYNTH_BLOCK;
+        fill_fastest(s, lo + (uint32_t)i, tail, some, DTYPE_F32, block);
+        for (size_t j = 0; j < some; j++) out[i + j] = f8e4m3_from_f32(block[j]);
+    }
+}
+
 static bool ends_in(const char *s, const char *tail) {
     size_t n = strlen(s), m = strlen(tail);
     return n >= m && memcmp(s + n - m, tail, m) == 0;
@@ -105,22 +114,31 @@ static float power_of_two(int e) {
     return f;
 }
 
-static synth_stream stream_of(const char *key, uint32_t seed, int rank, const int64_t *dim) {
+static int log2_of(int64_t n) {
+    int e = 0;
+    for (; n > 1; n >>= 1) e++;
+    return e;
+}
+
+static synth_stream stream_of(const char *key, uint32_t seed, int rank, const int64_t *dim, dtype t) {
     uint32_t hash = 2166136261u;
     for (const char *c = key; *c; c++) hash = (hash ^ (uint8_t)*c) * 16777619u;
     synth_stream s = {.name_hash = hash ^ (seed * 0x9E3779B1u)};
     int e = 0;
-    if (strstr(key, "embed_tokens")) {
+    if (t == DTYPE_F8E4M3) {
+        e = 8;
+    } else if (strstr(key, "embed_tokens")) {
         e = 0;
     } else if (rank == 1 && ends_in(key, "norm.weight")) {
         s.offset = 1.0f;
         e = -4;
     } else if (rank == 1) {
         e = -5;
+    } else if (rank == 2 && ends_in(key, "weight_scale_inv")) {
+        e = -10 - (log2_of(dim[1]) + log2_of(FP8_BLOCK)) / 2;
+        s.offset = 4 * power_of_two(e);
     } else {
-        int log2_k = 0;
-        for (int64_t k = dim[rank - 1]; k > 1; k >>= 1) log2_k++;
-        e = -(log2_k / 2);
+        e = -(log2_of(dim[rank - 1]) / 2);
     }
     s.step = power_of_two(e - 23);
     return s;
@@ -147,13 +165,13 @@ static keel_status range_check(const char *key, int rank, const int64_t *dim, ui
 
 keel_status synth_fill(const char *key, uint32_t seed, int rank, const int64_t *dim, dtype t, uint64_t first,
                        uint64_t n, void *out, keel_error *err) {
-    if (t != DTYPE_F32 && t != DTYPE_BF16 && t != DTYPE_F16) {
+    if (t != DTYPE_F32 && t != DTYPE_BF16 && t != DTYPE_F16 && t != DTYPE_F8E4M3) {
         return error_set(err, KEEL_UNSUPPORTED,
-                         "synthetic tensor %s: dtype %s; synthetic weights come in F32, BF16 and F16", key,
+                         "synthetic tensor %s: dtype %s; synthetic weights come in F32, BF16, F16 and F8_E4M3", key,
                          dtype_name(t));
     }
     KEEL_TRY(range_check(key, rank, dim, first, n, err));
-    synth_stream s = stream_of(key, seed, rank, dim);
+    synth_stream s = stream_of(key, seed, rank, dim, t);
     uint8_t *to = out;
     while (n) {
         uint32_t lo = (uint32_t)first, hi = (uint32_t)(first >> 32);
@@ -162,6 +180,8 @@ keel_status synth_fill(const char *key, uint32_t seed, int rank, const int64_t *
         uint32_t tail = hi * 0x85EBCA6Bu + s.name_hash;
         if (t == DTYPE_F16)
             fill_f16(&s, lo, tail, (size_t)run, (uint16_t *)(void *)to);
+        else if (t == DTYPE_F8E4M3)
+            fill_f8(&s, lo, tail, (size_t)run, to);
         else
             fill_fastest(&s, lo, tail, (size_t)run, t, to);
         to += run * dtype_bytes(t);

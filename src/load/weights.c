@@ -98,19 +98,37 @@ static keel_status find_missing(const weights *w, const graph *g, keel_error *er
     return s;
 }
 
+/* A weight may be stored in any type that bodies read by itself; one with scales is F8E4M3 and no other. */
+static void wrong_type(const weight_piece *p, const safetensor *f, keel_error *err) {
+    if (p->dtype == DTYPE_F8E4M3)
+        error_append(err,
+                     "  %s: type %s, expected %s; \"modules_to_not_convert\" of \"quantization_config\" in config.json "
+                     "must list what is not quantised",
+                     p->key, f->type_name, dtype_name(DTYPE_F8E4M3));
+    else if (f->dtype == DTYPE_F8E4M3)
+        error_append(
+            err,
+            "  %s: type %s, expected F32, BF16 or F16; FP8 is read where \"quantization_config\" in config.json "
+            "says so",
+            p->key, f->type_name);
+    else
+        error_append(err, "  %s: type %s, expected F32, BF16 or F16", p->key, f->type_name);
+}
+
 static keel_status check_tensor(const weight_piece *p, const safetensor *f, keel_status so_far, keel_error *err) {
     char want[96], have[96];
     int64_t dim[GRAPH_RANK];
     slice_whole_dim(p, dim);
     shape_text(want, sizeof want, p->rank, dim);
     shape_text(have, sizeof have, f->rank, f->dim);
-    bool type_ok = f->dtype == DTYPE_F32 || f->dtype == DTYPE_BF16 || f->dtype == DTYPE_F16;
+    bool wide = f->dtype == DTYPE_F32 || f->dtype == DTYPE_BF16 || f->dtype == DTYPE_F16;
+    bool type_ok = p->dtype == DTYPE_F8E4M3 ? f->dtype == DTYPE_F8E4M3 : wide;
     if (type_ok && strcmp(want, have) == 0) return so_far;
     if (so_far == KEEL_OK) error_set(err, KEEL_FORMAT, "%s: tensors that do not fit the model:", f->file);
     if (strcmp(want, have) != 0)
         error_append(err, "  %s: shape %s, expected %s", p->key, have, want);
     else
-        error_append(err, "  %s: type %s, expected F32, BF16 or F16", p->key, f->type_name);
+        wrong_type(p, f, err);
     return KEEL_FORMAT;
 }
 

@@ -19,7 +19,8 @@ keel_status weights_open_synth(uint32_t seed, weights **out, keel_error *err);
 void weights_use_cache(weights *w, const weight_cache_options *o);
 
 /* Matches every weight tensor of g, the global graph or a rank's, with the checkpoint: all missing keys are named at
- * once, then all wrong shapes and types. Sets each tensor's dtype to what the checkpoint holds (F32, BF16, F16). A
+ * once, then all wrong shapes and types. Sets each tensor's dtype to what the checkpoint holds (F32, BF16, F16; what
+ * the graph has as F8E4M3 is that in the checkpoint too). A
  * checkpoint's shape is a rank's with the cut dimension put back (graph_weight_slice). Synthetic weights: nothing to
  * do. Enough to plan. */
 keel_status weights_match(const weights *w, graph *g, keel_error *err);

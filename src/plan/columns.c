@@ -28,9 +28,24 @@ keel_status columns_weight_dtype(const tiler *t, const graph *g, const graph_op 
                                  keel_error *err) {
     dtype d = op->weight[i] ? tiler_dtype(t, op->weight[i]) : DTYPE_F32;
     *type = (kp_u32)d;
-    if (vec_reads(d)) return KEEL_OK;
+    if (vec_reads(d) || (d == DTYPE_F8E4M3 && op->desc->scale[i])) return KEEL_OK;
     return error_set(err, KEEL_UNSUPPORTED, "%s: %s is of type %s; F32, BF16 and F16 are read", op->name,
                      graph_tensor_at(g, op->weight[i])->name, dtype_name(d));
+}
+
+keel_status columns_scale(const tiler *t, const graph *g, const graph_op *op, int i, kp_u32 *buffer, kp_u32 *type,
+                          keel_error *err) {
+    int at = op->desc->scale[i];
+    bool scaled = at && op->weight[at];
+    *buffer = scaled ? (kp_u32)(op->desc->max_in + at) : KP_NONE;
+    *type = DTYPE_F32;
+    return scaled ? columns_weight_dtype(t, g, op, at, type, err) : KEEL_OK;
+}
+
+uint64_t columns_scale_bytes(uint64_t lo, uint64_t width, uint64_t k, dtype type) {
+    if (!width) return 0;
+    uint64_t bands = (lo + width - 1) / FP8_BLOCK - lo / FP8_BLOCK + 1;
+    return bands * (uint64_t)fp8_blocks((int64_t)k) * dtype_bytes(type);
 }
 
 keel_status columns_pair_params(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
@@ -95,6 +110,7 @@ keel_status columns_matmul_fill(const tiler *t, const graph *g, const graph_op *
     p->logit_rows = graph_tensor_at(g, op->in[0])->dim[0] == GRAPH_M_LOGIT;
     KEEL_TRY(columns_weight_dtype(t, g, op, matrix, &p->weight_dtype, err));
     KEEL_TRY(columns_weight_dtype(t, g, op, bias, &p->bias_dtype, err));
+    KEEL_TRY(columns_scale(t, g, op, matrix, &p->scale, &p->scale_dtype, err));
     p->parts = arch->stage_bytes ? arch->lanes[KP_CONSUMER] : 1;
     p->x_pitch = columns_x_pitch(arch, p->k);
     p->x_rows = staged_rows(t, (uint64_t)p->x_pitch * dtype_bytes(tiler_dtype(t, op->in[0])));
@@ -123,6 +139,7 @@ void columns_matmul_task(tiler *t, const graph *g, const graph_op *op, const op_
     uint64_t width = columns_width(k), act = dtype_bytes(tiler_dtype(t, op->in[0]));
     uint64_t bias = op->weight[1] ? width * dtype_bytes((dtype)p->bias_dtype) : 0;
     uint64_t weight = width * p->k * dtype_bytes((dtype)p->weight_dtype);
+    if (p->scale != KP_NONE) weight += columns_scale_bytes(k->lo, width, p->k, (dtype)p->scale_dtype);
     columns_check(t, k);
     tiler_read(t, op->in[0], 0, p->k);
     tiler_read(t, residual, k->lo, k->hi);

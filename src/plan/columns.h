@@ -18,9 +18,16 @@ static inline uint64_t columns_width(const op_task *k) { return k->hi - (uint64_
  * the next task's pages are free while this one computes, and contiguous wherever the ring stands. */
 uint32_t columns_most(const tiler *t, uint64_t fixed_bytes, uint64_t column_bytes, uint32_t regions);
 
-/* The element type of weight i as a body's parameter: one that vec.h reads; F32 where none is bound. */
+/* The element type of weight i as a body's parameter: one that vec.h reads, or F8E4M3 with scales; F32 where none is
+ * bound. */
 keel_status columns_weight_dtype(const tiler *t, const graph *g, const graph_op *op, int i, kp_u32 *type,
                                  keel_error *err);
+
+/* Of the matrix in weight slot i: the buffer of its block scales and their type; KP_NONE and F32 without. */
+keel_status columns_scale(const tiler *t, const graph *g, const graph_op *op, int i, kp_u32 *buffer, kp_u32 *type,
+                          keel_error *err);
+/* Bytes of scales that `width` rows from lo on of a matrix with k columns stand under. */
+uint64_t columns_scale_bytes(uint64_t lo, uint64_t width, uint64_t k, dtype type);
 
 /* Element by element from two inputs: kp_pair and its regions (device/columns.h). flops: for one element. */
 keel_status columns_pair_params(tiler *t, const graph *g, const graph_op *op, keel_error *err);

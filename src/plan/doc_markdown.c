@@ -96,14 +96,18 @@ static bool same_shapes(const doc_row *r) {
     return true;
 }
 
-/* By slot: what is stored. No type of this build has block scales; an F8 weight without any is said to have none. */
+/* By slot: what is stored, and what its scales are for. */
 static void types(const doc *d, const doc_row *r, buf *b) {
     buf_printf(b, "activations %s", dtype_name(d->arch->act_dtype));
+    bool scaled = false;
     for (uint32_t k = 0; k < r->n_operands; k++) {
         const doc_operand *o = &r->operands[k];
-        if (o->use == DOC_WEIGHT) buf_printf(b, "; %s %s", o->slot, dtype_name(o->dtype));
+        if (o->use != DOC_WEIGHT) continue;
+        buf_printf(b, "; %s %s", o->slot, dtype_name(o->dtype));
+        if (o->dtype == DTYPE_F8E4M3) buf_printf(b, ", a scale for each %d × %d", FP8_BLOCK, FP8_BLOCK);
+        scaled |= o->dtype == DTYPE_F8E4M3;
     }
-    buf_str(b, "; no scales");
+    if (!scaled) buf_str(b, "; no scales");
 }
 
 /* A key with the fold's layer as {i}. */

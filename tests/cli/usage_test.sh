@@ -13,7 +13,9 @@ for verb in run "graph show" "graph export" "graph import" plan "plan show" conv
     refused 2 "^keel $verb: --frobnicate: unknown option; see keel $verb --help$" "${words[@]}" --frobnicate
     refused 2 "^keel $verb: -x: unknown option; see keel $verb --help$" "${words[@]}" -x
     refused 2 "--jsn: unknown option \(did you mean --json\?\)" "${words[@]}" --jsn
-    refused 2 "three: one operand too many" "${words[@]}" one three
+    operands=(one)
+    [ "$verb" != convert ] || operands+=(two) # MODEL OUT_DIR
+    refused 2 "three: one operand too many" "${words[@]}" "${operands[@]}" three
     refused 2 "--json: takes no value" "${words[@]}" --json=yes
 done
 

@@ -48,7 +48,8 @@ static void shapes_and_weights(void **state) {
     WRONG(BETWEEN("y&#10;kind=linear w=A[M,16]"), "a weight has no M");
     WRONG(BETWEEN("y&#10;kind=linear w=A[16,16]act"), "a weight is not of type act");
     WRONG(BETWEEN("y&#10;kind=linear w=[16,16]"), "expected the name of a tensor of the checkpoint");
-    WRONG(BETWEEN("y&#10;kind=linear w=A[16,16] w=B[16] w=C[16]"), "linear takes 2 weights, this is one more: w=C[16]");
+    WRONG(BETWEEN("y&#10;kind=linear w=A[16,16] w=B[16] w=C[1,1] w=D[16]"),
+          "linear takes 3 weights, this is one more: w=D[16]");
     WRONG(BETWEEN("y&#10;kind=linear w:bais=A[16,16]"), "linear has no weight \"bais\"; it has: w, bias");
     WRONG(BETWEEN("y&#10;kind=linear w:w=A[16,16] w:w=B[16,16]"), "two weights for the slot w");
     WRONG(BETWEEN("y&#10;kind=linear"), "linear needs the weight w");

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 static const int64_t matrix[2] = {256, 384}, vector[1] = {384}, bias[1] = {512}, embedding[2] = {4096, 384},
-                     big[2] = {70000, 70000};
+                     big[2] = {70000, 70000}, few_blocks[2] = {2, 3}, more_blocks[2] = {2, 33};
 
 typedef struct words_case {
     const char *key;
@@ -71,6 +71,23 @@ static const words_case cases[] = {
      0,
      6,
      {0x3f2b, 0x3f43, 0x3f04, 0xbf20, 0xbebc, 0x3f4e}},
+    {"model.layers.0.mlp.up_proj.weight", 3, 2, matrix, DTYPE_F8E4M3, 70, 6, {0x6f, 0x60, 0x75, 0x65, 0x61, 0x4f}},
+    {"model.layers.0.mlp.up_proj.weight_scale_inv",
+     3,
+     2,
+     few_blocks,
+     DTYPE_F32,
+     0,
+     4,
+     {0x39503cb6, 0x3972dffe, 0x397b6805, 0x39513d62}},
+    {"model.layers.0.mlp.up_proj.weight_scale_inv",
+     3,
+     2,
+     more_blocks,
+     DTYPE_F32,
+     0,
+     4,
+     {0x38503cb6, 0x3872dffe, 0x387b6805, 0x38513d62}},
     /* across 2^32 elements, where i.hi sets in */
     {"big.weight",
      3,
@@ -90,10 +107,11 @@ static void words_as_python(void **state) {
         keel_error err = KEEL_ERROR_INITIALIZER;
         uint32_t f32[6];
         uint16_t bf16[6];
-        void *out = k->t == DTYPE_F32 ? (void *)f32 : (void *)bf16;
+        uint8_t f8[6];
+        void *out = k->t == DTYPE_F32 ? (void *)f32 : k->t == DTYPE_BF16 ? (void *)bf16 : (void *)f8;
         assert_int_equal(synth_fill(k->key, k->seed, k->rank, k->dim, k->t, k->first, k->n, out, &err), KEEL_OK);
         for (size_t i = 0; i < k->n; i++) {
-            assert_int_equal(k->t == DTYPE_F32 ? f32[i] : bf16[i], k->words[i]);
+            assert_int_equal(k->t == DTYPE_F32 ? f32[i] : k->t == DTYPE_BF16 ? bf16[i] : f8[i], k->words[i]);
         }
     }
 }
@@ -116,6 +134,8 @@ static void whole_tensor_as_python(void **state) {
     assert_int_equal(fnv32(out, N * 2), 0x622ff628u);
     assert_int_equal(synth_fill("experts.w", 5, 3, dim, DTYPE_F32, 0, N, out, NULL), KEEL_OK);
     assert_int_equal(fnv32(out, N * 4), 0x9b2f3f83u);
+    assert_int_equal(synth_fill("experts.w", 5, 3, dim, DTYPE_F8E4M3, 0, N, out, NULL), KEEL_OK);
+    assert_int_equal(fnv32(out, N), 0x14c4df4eu);
     mem_free(out);
 }
 

@@ -66,19 +66,34 @@ static void matmul_reference(const void *user, double *want) {
     const matmul_run *t = user;
     const float *x = harness_tensor(t->h, t->x), *w = harness_weight(t->h, "w");
     const float *bias = t->s.bias ? harness_weight(t->h, "b") : NULL;
-    size_t n = t->s.n, k = t->s.k;
+    const float *scale = t->scaled ? harness_weight(t->h, "s") : NULL;
+    size_t n = t->s.n, k = t->s.k, across = (k + 127) / 128;
     for (size_t r = 0; r < CASE_ROWS; r++) {
         for (size_t j = 0; j < n; j++) {
             double sum = bias ? (double)bias[j] : 0;
             if (t->residual) sum += (double)harness_tensor(t->h, t->residual)[r * n + j];
-            for (size_t i = 0; i < k; i++) sum += (double)w[j * k + i] * (double)x[r * k + i];
+            for (size_t i = 0; i < k; i++) {
+                double factor = scale ? (double)scale[j / 128 * across + i / 128] : 1;
+                sum += factor * (double)w[j * k + i] * (double)x[r * k + i];
+            }
             want[r * n + j] = sum;
         }
     }
 }
 
+/* Makes weight 0 F8E4M3, with scales in slot 2. */
+static void scaled_weight(op_spec *spec, dtype scales) {
+    const int64_t *dim = spec->weight[0].dim;
+    if (!spec->weight[1].key) spec->weight[1].key = "";
+    spec->weight[2] = (weight_spec){.key = "s", .dim = {(dim[0] + 127) / 128, (dim[1] + 127) / 128}};
+    spec->typed = true;
+    spec->weight_dtype[0] = DTYPE_F8E4M3;
+    spec->weight_dtype[1] = DTYPE_BF16;
+    spec->weight_dtype[2] = scales;
+}
+
 matmul_run matmul_open(const char *op, bool residual, dtype type, matmul_shape s) {
-    matmul_run t = {.op = op, .s = s};
+    matmul_run t = {.op = op, .s = s, .scaled = type == DTYPE_F8E4M3};
     t.h = harness_new(
         (harness_config){.seed = s.n * 1000 + s.k, .workers = s.workers, .lanes = s.lanes, .weight_dtype = type});
     input_of input = s.input ? s.input : harness_input;
@@ -86,6 +101,7 @@ matmul_run matmul_open(const char *op, bool residual, dtype type, matmul_shape s
     if (residual) t.residual = input(t.h, "residual", s.n);
     op_spec spec = {.kind = op, .name = "proj", .in = {t.x, t.residual}, .weight = {{.key = "w", .dim = {s.n, s.k}}}};
     if (s.bias) spec.weight[1] = (weight_spec){.key = "b", .dim = {s.n}};
+    if (t.scaled) scaled_weight(&spec, s.scales);
     t.out = build_op(harness_build(t.h), spec);
     harness_ready(t.h);
     return t;
@@ -124,6 +140,42 @@ void matmul_check(const char *op, bool residual) {
     op_case_waits((op_spec){.kind = op, .in = {40, residual ? 300 : 0}, .weight = {{.key = "w", .dim = {300, 40}}}});
 }
 
+void matmul_scaled(const char *op, bool residual) {
+    static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    static const matmul_shape shapes[] = {
+        {.n = 1, .k = 1, .workers = 1},
+        {.n = 5, .k = 7, .bias = true, .workers = 3},
+        {.n = 129, .k = 128, .workers = 2},
+        {.n = 300, .k = 520, .bias = true, .workers = 7},
+        {.n = 200, .k = 333, .input = logit_input, .workers = 3},
+        {.n = 256, .k = 129, .input = computed_input, .workers = 3},
+    };
+    for (int t = 0; t < 3; t++) {
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            matmul_shape s = shapes[i];
+            s.scales = types[t];
+            for (s.lanes = 1; s.lanes <= 2; s.lanes++) matmul_case(op, residual, DTYPE_F8E4M3, s);
+        }
+    }
+}
+
+static void scales_refused(const char *op, bool residual) {
+    op_spec good = {.kind = op, .in = {200, residual ? 130 : 0}, .weight = {{.key = "w", .dim = {130, 200}}}}, bad;
+    scaled_weight(&good, DTYPE_F32);
+    bad = good;
+    bad.weight[2] = (weight_spec){0};
+    op_refuses(bad, KEEL_FORMAT, "weight w is F8_E4M3 and needs scales: [2, 2] of F32 in the weight slot scale");
+    bad = good;
+    bad.weight[2].dim[1] = 1;
+    op_refuses(bad, KEEL_FORMAT, "scale s must be [2, 2] of F32, BF16 or F16, one for each block of 128 × 128 of");
+    bad = good;
+    bad.weight_dtype[2] = DTYPE_I32;
+    op_refuses(bad, KEEL_FORMAT, "scale s must be [2, 2] of F32, BF16 or F16");
+    bad = good;
+    bad.weight_dtype[0] = DTYPE_BF16;
+    op_refuses(bad, KEEL_FORMAT, "scale s belongs to weight w, which is BF16; only F8_E4M3 has scales");
+}
+
 void matmul_limits_of_smem(const char *op, bool residual) {
     matmul_case(op, residual, DTYPE_BF16, (matmul_shape){.n = 70001, .k = 8, .bias = true, .workers = 1, .lanes = 2});
     matmul_case(op, residual, DTYPE_F32, (matmul_shape){.n = 9, .k = 33000, .workers = 2, .lanes = 2});
@@ -156,4 +208,5 @@ void matmul_refuses(const char *op, bool residual) {
     bad = good;
     bad.weight[0].dim[0] = 1ll << 31;
     op_refuses(bad, KEEL_RANGE, "2147483648");
+    scales_refused(op, residual);
 }

@@ -15,6 +15,7 @@ typedef struct matmul_shape {
     bool bias;
     input_of input; /* NULL: harness_input */
     uint32_t workers, lanes;
+    dtype scales; /* of the block scales "s" of a weight that is F8E4M3 */
 } matmul_shape;
 
 typedef struct matmul_run {
@@ -22,15 +23,18 @@ typedef struct matmul_run {
     const char *op;
     matmul_shape s;
     int x, residual, out; /* residual 0: none */
+    bool scaled;          /* weight "w" is F8E4M3 */
 } matmul_run;
 
-/* Weights "w" and "b"; residual: whether the op takes one, as its input 1. */
+/* Weights "w", "b" and "s"; residual: whether the op takes one, as its input 1. */
 matmul_run matmul_open(const char *op, bool residual, dtype type, matmul_shape s);
 void matmul_check(const char *op, bool residual);
 /* More columns than one region holds, so several rounds over the workers; and rows too long to be staged. */
 void matmul_limits_of_smem(const char *op, bool residual);
 /* A row gives the same bits alone and among sixteen, whatever the workers and lanes. */
 void matmul_rows_alone(const char *op, bool residual);
+/* F8E4M3 weights with scales of every type. */
+void matmul_scaled(const char *op, bool residual);
 void matmul_refuses(const char *op, bool residual);
 
 #endif

@@ -103,6 +103,9 @@ void harness_set_weight(harness *h, const char *key, const float *values) {
         if (w->dtype == DTYPE_F32) {
             ((float *)w->data)[i] = values[i];
             w->f32[i] = values[i];
+        } else if (w->dtype == DTYPE_F8E4M3) {
+            ((uint8_t *)w->data)[i] = f8e4m3_from_f32(values[i]);
+            w->f32[i] = f8e4m3_to_f32(((uint8_t *)w->data)[i]);
         } else if (w->dtype == DTYPE_BF16) {
             ((uint16_t *)w->data)[i] = bf16_from_f32(values[i]);
             w->f32[i] = bf16_to_f32(((uint16_t *)w->data)[i]);
