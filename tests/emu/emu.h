@@ -90,6 +90,7 @@ typedef struct emu_copy {
     const void *from;
     unsigned bytes;
     uint64_t *bar;
+    unsigned engine, epoch; /* emu_race.c */
 } emu_copy;
 
 typedef struct emu_launch {
@@ -98,6 +99,7 @@ typedef struct emu_launch {
     void *taken;
     unsigned grid, threads, dynamic_bytes, sms, held;
     const char *module_path;
+    const void *base; /* where the module lies */
 } emu_launch;
 
 /* The machine: what all of it knows of the launch in hand. */
@@ -119,7 +121,7 @@ typedef struct emu_machine {
     uint64_t clock_reads, clock_ahead;
     bool host_wrote; /* atomic: a copy to the device happened meanwhile */
     bool quiet;      /* nobody could run: what is looked at again now is for the report */
-    bool failed;
+    bool failed, raced;
 } emu_machine;
 extern emu_machine emu_m;
 
@@ -157,6 +159,10 @@ void *emu_shared_of(unsigned id, unsigned bytes, unsigned align, const char *nam
 void *emu_shared_dynamic(void);
 unsigned emu_shared_offset(const void *p);
 bool emu_in_shared(const void *p, size_t bytes);
+/* per_byte bytes of shadow for each byte of an allocation; NULL outside. */
+void *emu_global_shadow(const void *p, size_t bytes, unsigned per_byte);
+void emu_clear_shadows(void);
+void emu_plain(const void *p, unsigned bytes, enum emu_access access, const void *pc);
 /* A name for an address: "shared worker+0x40". */
 void emu_address_text(const void *p, char *text, size_t bytes);
 
@@ -168,5 +174,24 @@ _Noreturn void emu_fault(const char *format, ...) __attribute__((format(printf, 
 void emu_report_stuck(void);
 const char *emu_report_text(void);
 void emu_catch_signals(void);
+void emu_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The lines of one place in the module. */
+void emu_say_place(uint32_t pc);
+
+/* ---- races (emu_race.c); nothing where KEEL_EMU_RACES is not set --------------------------------- */
+
+extern bool emu_races;
+bool emu_race_begin(void);
+void emu_race_end(void);
+void emu_race_warp_met(emu_warp *w);
+void emu_race_order(const void *p, enum emu_order what);
+void emu_race_arrive(const void *bar);
+void emu_race_phase(const void *bar);
+void emu_race_passed(const void *bar);
+void emu_race_barrier_come(emu_block *b, unsigned barrier);
+void emu_race_barrier_passed(emu_warp *w, unsigned barrier);
+void emu_race_access(const void *p, unsigned bytes, enum emu_access access, const void *pc);
+void emu_race_copy(emu_copy *c, const void *pc);
+void emu_race_landed(const emu_copy *c);
 
 #endif

@@ -37,7 +37,17 @@ typedef struct emu_deal {
 
 /* Where an address must lie. */
 enum emu_space { EMU_ANY, EMU_GLOBAL, EMU_SHARED };
-enum emu_access { EMU_READ = 0, EMU_WRITE = 1 };
+enum emu_access { EMU_READ = 0, EMU_WRITE = 1, EMU_ATOMIC = 2, EMU_ATOMIC_WRITE = 3 };
+/* What an access of a word orders; a fence between other accesses. */
+enum emu_order {
+    EMU_UNORDERED = 0,
+    EMU_ACQUIRE = 1,
+    EMU_RELEASE = 2,
+    EMU_ACQ_REL = 3,
+    EMU_FENCE = 4,
+    EMU_RELAXED_LOAD = 8,
+    EMU_RELAXED_STORE = 16
+};
 
 /* The running thread. */
 typedef struct emu_now {
@@ -52,6 +62,9 @@ typedef struct emu_api {
     void (*touch)(const void *p, unsigned bytes, enum emu_space space, enum emu_access access);
     /* After a load of a word that somebody may be waiting to change; `seen` is what was read. */
     void (*polled)(const void *p, const void *seen, unsigned bytes);
+    void (*order)(const void *p, enum emu_order what);
+    /* A plain access of the device text, where it is compiled to tell (KEEL_EMU_RACES). */
+    void (*plain)(const void *p, unsigned bytes, enum emu_access access, const void *pc);
     /* After a store or addition that others may be waiting for. */
     void (*signal)(const void *p, unsigned bytes);
     void (*mbar_init)(unsigned long long *bar, unsigned count);

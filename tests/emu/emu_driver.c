@@ -22,6 +22,7 @@ enum { TOTAL_BYTES_SHIFT = 33 };
 
 typedef struct module {
     void *library;
+    const void *base;
     int fd;
     char path[64];
 } module;
@@ -204,6 +205,8 @@ EXPORT int cuModuleLoadData(void **out, const void *image) {
         free(m);
         return INVALID_IMAGE;
     }
+    Dl_info info;
+    if (dladdr(api, &info)) m->base = info.dli_fbase;
     *api = &emu_functions;
     *out = m;
     return OK;
@@ -282,7 +285,8 @@ static int start(function *f, unsigned grid, unsigned threads, unsigned dynamic_
                              .threads = threads,
                              .dynamic_bytes = dynamic_bytes,
                              .sms = number("KEEL_EMU_SMS", 4),
-                             .module_path = f->module->path};
+                             .module_path = f->module->path,
+                             .base = f->module->base};
     s->done = false;
     return OK;
 }

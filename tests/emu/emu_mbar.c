@@ -63,7 +63,7 @@ static void wake_triers(emu_block *b, const uint64_t *bar) {
 /* Writes the state back; a phase with nothing missing is over. */
 static void settle(emu_block *b, uint64_t *bar, state s) {
     bool over = !s.missing && !s.tx;
-    if (over) s.missing = s.count, s.parity ^= 1;
+    if (over) s.missing = s.count, s.parity ^= 1, emu_race_phase(bar);
     *bar = pack(s);
     emu_m.progress++;
     if (over) wake_triers(b, bar);
@@ -101,13 +101,14 @@ void emu_mbar_arrive(unsigned long long *bar, unsigned bytes) {
     }
     expect(&s, bar, bytes);
     s.missing--;
+    emu_race_arrive(bar);
     settle(emu_m.warp->block, (uint64_t *)bar, s);
 }
 
 /* try_wait may come back without the phase: sometimes it does, so that loops around it are run. */
 unsigned emu_mbar_try(const unsigned long long *bar, unsigned parity) {
     if (parity > 1) emu_fault("try_wait.parity with parity %u", parity);
-    if (look(bar).parity != parity) return 1;
+    if (look(bar).parity != parity) return emu_race_passed(bar), 1;
     if (!emu_m.quiet && emu_random() % 64 == 0) return 0;
     emu_thread *t = emu_m.thread;
     t->state = EMU_TRYING;
@@ -116,6 +117,7 @@ unsigned emu_mbar_try(const unsigned long long *bar, unsigned parity) {
     t->result = 0;
     emu_m.warp->parked |= 1u << emu_m.now.lane;
     emu_block_here();
+    if (t->result) emu_race_passed(bar);
     return t->result;
 }
 
@@ -135,8 +137,9 @@ void emu_bulk_load(void *to, const void *from, unsigned bytes, unsigned long lon
     }
     if (emu_m.n_copies == emu_m.most_copies) emu_fault("%u bulk copies are on their way", emu_m.n_copies);
     memset(to, ON_ITS_WAY, bytes);
-    emu_m.copy[emu_m.n_copies++] =
-        (emu_copy){.block = emu_m.warp->block, .to = to, .from = from, .bytes = bytes, .bar = (uint64_t *)bar};
+    emu_copy *c = &emu_m.copy[emu_m.n_copies++];
+    *c = (emu_copy){.block = emu_m.warp->block, .to = to, .from = from, .bytes = bytes, .bar = (uint64_t *)bar};
+    emu_race_copy(c, __builtin_return_address(0));
     emu_m.progress++;
 }
 
@@ -144,6 +147,7 @@ void emu_copy_land(unsigned i) {
     emu_copy c = emu_m.copy[i];
     emu_m.copy[i] = emu_m.copy[--emu_m.n_copies];
     memcpy(c.to, c.from, c.bytes);
+    emu_race_landed(&c);
     state s = unpack(*c.bar);
     s.tx -= (int)c.bytes;
     settle(c.block, c.bar, s);

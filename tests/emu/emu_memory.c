@@ -5,12 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { POISON = 0xff, SHARED_POISON = 0xfd, CANARY = 0xa5 };
 
 typedef struct allocation {
     char *at;
-    size_t bytes;
+    size_t bytes, shadow_bytes;
+    void *shadow; /* emu_race.c's */
     struct allocation *next;
 } allocation;
 static allocation *all, *last_hit;
@@ -55,6 +57,7 @@ const char *emu_free(void *p) {
     const char *wrong = check(a);
     *at = a->next;
     last_hit = NULL;
+    if (a->shadow) munmap(a->shadow, a->shadow_bytes);
     free(a->at - EMU_CANARY);
     free(a);
     return wrong;
@@ -82,13 +85,47 @@ bool emu_in_shared(const void *p, size_t bytes) {
 
 void emu_touch(const void *p, unsigned bytes, enum emu_space space, enum emu_access access) {
     static const char *const spaces[] = {"any", "global", "shared"};
-    const char *verb = access == EMU_WRITE ? "write" : "read";
+    const char *verb = access & EMU_WRITE ? "write" : "read";
     if ((uintptr_t)p % bytes) emu_fault("a %s of %u bytes at %p, which is no multiple of them", verb, bytes, p);
     bool shared = emu_in_shared(p, bytes);
-    if (shared ? space != EMU_GLOBAL : space != EMU_SHARED && emu_inside(p, bytes)) return;
+    if (shared ? space != EMU_GLOBAL : space != EMU_SHARED && emu_inside(p, bytes)) {
+        void **frame = __builtin_frame_address(0); /* the helper's caller is the device text */
+        if (emu_races) emu_race_access(p, bytes, access, ((void **)frame[0])[1]);
+        return;
+    }
     char where[128];
     emu_address_text(p, where, sizeof where);
     emu_fault("a %s of %u bytes of %s memory at %p (%s)", verb, bytes, spaces[space], p, where);
+}
+
+void *emu_global_shadow(const void *p, size_t bytes, unsigned per_byte) {
+    if (!emu_inside(p, bytes)) return NULL;
+    allocation *a = last_hit;
+    if (!a->shadow) {
+        a->shadow_bytes = (a->bytes + 16) * per_byte;
+        a->shadow =
+            mmap(NULL, a->shadow_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (a->shadow == MAP_FAILED) abort();
+    }
+    return (char *)a->shadow + (size_t)((const char *)p - a->at) / 2 * 2 * per_byte;
+}
+
+void emu_clear_shadows(void) {
+    for (allocation *a = all; a; a = a->next) {
+        if (a->shadow) munmap(a->shadow, a->shadow_bytes);
+        a->shadow = NULL;
+    }
+}
+
+/* The thread's own stack is its own affair. */
+void emu_plain(const void *p, unsigned bytes, enum emu_access access, const void *pc) {
+    if (!emu_m.thread) return; /* the host takes parameters */
+    const char *at = p, *stack = emu_m.thread->stack;
+    if ((at >= stack && at < stack + EMU_STACK) || !bytes) return;
+    const emu_block *b = emu_m.warp->block;
+    if (at >= b->shared && at < b->shared + EMU_SHARED_BYTES && !emu_in_shared(p, bytes))
+        emu_fault("a plain access beyond the block's shared memory");
+    emu_race_access(p, bytes, access, pc);
 }
 
 void *emu_shared_dynamic(void) { return emu_m.warp->block->shared; }

@@ -42,13 +42,18 @@ static void print_stack(void **at, unsigned n) {
     if (f) pclose(f);
 }
 
+void emu_say_place(uint32_t pc) {
+    void *at = (char *)(uintptr_t)emu_m.launch.base + pc;
+    print_stack(&at, 1);
+}
+
 static void head(const char *format, va_list list) {
     int n = snprintf(first_line, sizeof first_line, "keel emulator: %s, ", emu_m.launch.name);
     vsnprintf(first_line + n, sizeof first_line - (size_t)n, format, list);
     fprintf(stderr, "%s\n", first_line);
 }
 
-__attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
+void emu_say(const char *format, ...) {
     va_list list;
     va_start(list, format);
     head(format, list);
@@ -69,7 +74,7 @@ _Noreturn void emu_fault(const char *format, ...) {
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    say("block %u thread %u: %s", emu_m.now.block, emu_m.now.thread, text);
+    emu_say("block %u thread %u: %s", emu_m.now.block, emu_m.now.thread, text);
     void *frames[FRAMES], **frame = __builtin_frame_address(0);
     unsigned n = 0;
     const char *stack = emu_m.thread->stack;
@@ -171,8 +176,8 @@ static unsigned tell_warp(emu_warp *w) {
 
 void emu_report_stuck(void) {
     unsigned told = 0;
-    say("stuck: no thread of %u blocks can run, no copy is on its way (seed %s)", emu_m.launch.grid,
-        getenv("KEEL_EMU_SEED") ? getenv("KEEL_EMU_SEED") : "1");
+    emu_say("stuck: no thread of %u blocks can run, no copy is on its way (seed %s)", emu_m.launch.grid,
+            getenv("KEEL_EMU_SEED") ? getenv("KEEL_EMU_SEED") : "1");
     for (unsigned b = 0; b < emu_m.n_blocks; b++) {
         if (!emu_m.block[b].busy) continue;
         for (unsigned i = 0; i < emu_m.block[b].n_warps && told < MOST_TOLD; i++)

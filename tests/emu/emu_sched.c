@@ -181,6 +181,7 @@ static void meet(enum emu_meet_kind kind, emu_deal *deal) {
     }
     do_together(w);
     w->meeting = 0;
+    if (kind == EMU_MEET_SYNCWARP) emu_race_warp_met(w);
     emu_wake(w, ~(1u << emu_m.now.lane));
 }
 
@@ -193,6 +194,7 @@ static void bar_sync(unsigned barrier, unsigned threads) {
     if (b->bar[barrier].threads != threads)
         emu_fault("bar.sync %u for %u threads; others came to it for %u", barrier, threads, b->bar[barrier].threads);
     emu_m.progress++;
+    emu_race_barrier_come(b, barrier);
     if (++b->bar[barrier].come < threads) {
         emu_m.thread->state = EMU_BARRIER;
         emu_m.thread->barrier = barrier;
@@ -206,6 +208,7 @@ static void bar_sync(unsigned barrier, unsigned threads) {
             const emu_thread *t = &b->warp[i].thread[l];
             if (t->state == EMU_BARRIER && t->barrier == barrier) lanes |= 1u << l;
         }
+        if (&b->warp[i] == w || lanes) emu_race_barrier_passed(&b->warp[i], barrier);
         if (lanes) emu_wake(&b->warp[i], lanes);
     }
 }
@@ -414,12 +417,15 @@ int emu_run(const emu_launch *launch) {
     enum { OUT_OF_MEMORY = 2, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719 };
     free_blocks();
     if (!make_machine(launch)) return OUT_OF_MEMORY;
+    if (!emu_race_begin()) return OUT_OF_MEMORY;
     for (unsigned i = 0; i < emu_m.n_blocks && emu_m.next_block < startable(); i++) start_block(&emu_m.block[i]);
     while (emu_m.blocks_left < startable() && !emu_m.failed) {
         if (!step()) emu_m.failed = true;
     }
     while (emu_m.n_copies) emu_copy_land(0);
-    return emu_m.failed ? LAUNCH_FAILED : 0;
+    emu_race_end();
+    emu_m.thread = NULL;
+    return emu_m.failed || emu_m.raced ? LAUNCH_FAILED : 0;
 }
 
 void emu_machine_free(void) { free_blocks(); }
@@ -433,6 +439,8 @@ __attribute__((visibility("default"))) const emu_api emu_functions = {.now = &em
                                                                       .bar_sync = bar_sync,
                                                                       .touch = emu_touch,
                                                                       .polled = polled,
+                                                                      .order = emu_race_order,
+                                                                      .plain = emu_plain,
                                                                       .signal = signal_at,
                                                                       .mbar_init = emu_mbar_init,
                                                                       .mbar_arrive = emu_mbar_arrive,

@@ -126,26 +126,41 @@ struct alignas(16) kx_vec {
     kp_u32 w[4];
 };
 
-template <class T> KP_FN T kx_emu_load(const void *p, enum emu_space space) {
+/* Instrumented neither for races nor inlined where that is: touch() tells of the access, at the caller's place. */
+#define KX_EMU_ACCESS template <class T> static __attribute__((noinline, unused, no_sanitize("thread")))
+
+KX_EMU_ACCESS T kx_emu_load(const void *p, enum emu_space space) {
     T v;
     emu->touch(p, sizeof v, space, EMU_READ);
     __builtin_memcpy(&v, p, sizeof v);
     return v;
 }
-template <class T> KP_FN T kx_emu_poll(const void *p, enum emu_space space) {
-    T v = kx_emu_load<T>(p, space);
+/* Words that others may change meanwhile. */
+KX_EMU_ACCESS T kx_emu_poll(const void *p, enum emu_space space, enum emu_order order = EMU_RELAXED_LOAD) {
+    T v;
+    emu->touch(p, sizeof v, space, EMU_ATOMIC);
+    __builtin_memcpy(&v, p, sizeof v);
+    emu->order(p, order);
     emu->polled(p, &v, sizeof v);
     return v;
 }
-template <class T> KP_FN void kx_emu_store(void *p, T v, enum emu_space space) {
-    emu->touch(p, sizeof v, space, EMU_WRITE);
+KX_EMU_ACCESS void kx_emu_store(void *p, T v, enum emu_space space, enum emu_access access = EMU_WRITE) {
+    emu->touch(p, sizeof v, space, access);
     __builtin_memcpy(p, &v, sizeof v);
 }
 /* Words that the host may look at meanwhile. */
-template <class T> KP_FN void kx_emu_signal(T *p, T v, enum emu_space space) {
-    emu->touch(p, sizeof v, space, EMU_WRITE);
+KX_EMU_ACCESS void kx_emu_signal(T *p, T v, enum emu_space space, enum emu_order order = EMU_RELAXED_STORE) {
+    emu->touch(p, sizeof v, space, EMU_ATOMIC_WRITE);
+    emu->order(p, order);
     __atomic_store_n(p, v, __ATOMIC_SEQ_CST);
     emu->signal(p, sizeof v);
+}
+KX_EMU_ACCESS T kx_emu_add(T *p, T v, enum emu_order order) {
+    emu->touch(p, sizeof v, EMU_GLOBAL, EMU_ATOMIC_WRITE);
+    emu->order(p, order);
+    T old = __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
+    emu->signal(p, sizeof v);
+    return old;
 }
 
 KP_FN kp_u16 kx_ld16(const kp_u16 *p) { return kx_emu_load<kp_u16>(p, EMU_GLOBAL); }
@@ -160,26 +175,22 @@ KP_FN void kx_st128(void *p, kx_vec v) { kx_emu_store(p, v, EMU_GLOBAL); }
 KP_FN void kx_st32(void *p, kp_u32 v) { kx_emu_signal((kp_u32 *)p, v, EMU_GLOBAL); }
 KP_FN void kx_st64(kp_u64 *p, kp_u64 v) { kx_emu_signal(p, v, EMU_GLOBAL); }
 KP_FN void kx_st128_relaxed(void *p, kx_vec v) {
-    kx_emu_store(p, v, EMU_GLOBAL);
+    emu->order(p, EMU_RELAXED_STORE);
+    kx_emu_store(p, v, EMU_GLOBAL, EMU_ATOMIC_WRITE);
     emu->signal(p, sizeof v);
 }
 KP_FN kp_u32 kx_ld_volatile(const kp_u32 *p) { return kx_emu_poll<kp_u32>(p, EMU_ANY); }
 
-/* ---- order: everything here is in the order of the text ------------------------------------------ */
+/* ---- order --------------------------------------------------------------------------------------- */
 
-KP_FN kp_u32 kx_ld_acquire(const kp_u32 *p) { return kx_emu_poll<kp_u32>(p, EMU_ANY); }
-KP_FN kp_u64 kx_ld_acquire64(const kp_u64 *p) { return kx_emu_poll<kp_u64>(p, EMU_ANY); }
-KP_FN void kx_st_release(kp_u32 *p, kp_u32 v) { kx_emu_signal(p, v, EMU_ANY); }
-KP_FN void kx_st_release64(kp_u64 *p, kp_u64 v) { kx_emu_signal(p, v, EMU_ANY); }
-KP_FN void kx_st_release64_sys(kp_u64 *p, kp_u64 v) { kx_emu_signal(p, v, EMU_ANY); }
-KP_FN kp_u32 kx_add_acq_rel(kp_u32 *p, kp_u32 v) {
-    emu->touch(p, 4, EMU_GLOBAL, EMU_WRITE);
-    kp_u32 old = __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
-    emu->signal(p, 4);
-    return old;
-}
-KP_FN void kx_add_release(kp_u32 *p, kp_u32 v) { (void)kx_add_acq_rel(p, v); }
-KP_FN void kx_fence_acq_rel(void) {}
+KP_FN kp_u32 kx_ld_acquire(const kp_u32 *p) { return kx_emu_poll<kp_u32>(p, EMU_ANY, EMU_ACQUIRE); }
+KP_FN kp_u64 kx_ld_acquire64(const kp_u64 *p) { return kx_emu_poll<kp_u64>(p, EMU_ANY, EMU_ACQUIRE); }
+KP_FN void kx_st_release(kp_u32 *p, kp_u32 v) { kx_emu_signal(p, v, EMU_ANY, EMU_RELEASE); }
+KP_FN void kx_st_release64(kp_u64 *p, kp_u64 v) { kx_emu_signal(p, v, EMU_ANY, EMU_RELEASE); }
+KP_FN void kx_st_release64_sys(kp_u64 *p, kp_u64 v) { kx_emu_signal(p, v, EMU_ANY, EMU_RELEASE); }
+KP_FN void kx_add_release(kp_u32 *p, kp_u32 v) { (void)kx_emu_add(p, v, EMU_RELEASE); }
+KP_FN kp_u32 kx_add_acq_rel(kp_u32 *p, kp_u32 v) { return kx_emu_add(p, v, EMU_ACQ_REL); }
+KP_FN void kx_fence_acq_rel(void) { emu->order(0, EMU_FENCE); }
 
 /* ---- time ---------------------------------------------------------------------------------------- */
 
@@ -295,5 +306,29 @@ KX_EMU_TRAP(type_mismatch_v1, "a misaligned or null access")
 KX_EMU_TRAP(shift_out_of_bounds, "a shift by more bits than there are")
 KX_EMU_TRAP(divrem_overflow, "a division by 0")
 KX_EMU_TRAP(out_of_bounds, "an index outside its array")
+
+/* Plain accesses, where the text is compiled with -fsanitize=thread: the hooks are ours, the library is not linked. */
+#define KX_EMU_HOOK(name, bytes, access)                                                                               \
+    extern "C" __attribute__((visibility("hidden"), used, no_sanitize("thread"))) void name(void *p) {                 \
+        emu->plain(p, bytes, access, __builtin_return_address(0));                                                     \
+    }
+#define KX_EMU_HOOKS(bytes)                                                                                            \
+    KX_EMU_HOOK(__tsan_read##bytes, bytes, EMU_READ)                                                                   \
+    KX_EMU_HOOK(__tsan_write##bytes, bytes, EMU_WRITE)                                                                 \
+    KX_EMU_HOOK(__tsan_unaligned_read##bytes, bytes, EMU_READ)                                                         \
+    KX_EMU_HOOK(__tsan_unaligned_write##bytes, bytes, EMU_WRITE)
+KX_EMU_HOOKS(1)
+KX_EMU_HOOKS(2)
+KX_EMU_HOOKS(4)
+KX_EMU_HOOKS(8)
+KX_EMU_HOOKS(16)
+#define KX_EMU_RANGE(name, access)                                                                                     \
+    extern "C" __attribute__((visibility("hidden"), used, no_sanitize("thread"))) void name(void *p,                   \
+                                                                                            unsigned long bytes) {     \
+        emu->plain(p, (unsigned)bytes, access, __builtin_return_address(0));                                           \
+    }
+KX_EMU_RANGE(__tsan_read_range, EMU_READ)
+KX_EMU_RANGE(__tsan_write_range, EMU_WRITE)
+extern "C" __attribute__((visibility("hidden"), used, no_sanitize("thread"))) void __tsan_init(void) {}
 
 #endif
