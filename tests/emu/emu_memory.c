@@ -158,10 +158,10 @@ void emu_address_text(const void *p, char *text, size_t bytes) {
         unsigned offset = (unsigned)(at - b->shared);
         for (unsigned k = 0; k < b->n_names; k++) {
             if (offset < b->name[k].offset || offset >= b->name[k].offset + b->name[k].bytes) continue;
-            snprintf(text, bytes, "block %u shared %s+%#x", b->index, b->name[k].name, offset - b->name[k].offset);
+            snprintf(text, bytes, "block %u shared %s+0x%x", b->index, b->name[k].name, offset - b->name[k].offset);
             return;
         }
-        snprintf(text, bytes, "block %u shared+%#x", b->index, offset);
+        snprintf(text, bytes, "block %u shared+0x%x", b->index, offset);
         return;
     }
     for (const allocation *a = all; a; a = a->next) {
