@@ -29,7 +29,8 @@ shift 2
     echo '    {0, 0}};'
     echo 'const arch_body arch_cuda_bodies[] = {'
     for file; do
-        sed -nE 's/^KD_BODY\((\w+), (\w+), (\w+)\).*/    {"\1", "\2", KP_\3},/p' "$root/$file"
+        sed -nE 's/^KD_BODY\((\w+), (\w+), (\w+)\).*/    {"\1", "\2", KP_\3},/p
+                 s/^KD_EARLY\((\w+), (\w+)\).*/    {"\1", "\2", ARCH_EARLY},/p' "$root/$file"
     done
     echo '    {0, 0, 0}};'
 } >"$out.tmp"

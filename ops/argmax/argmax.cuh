@@ -35,7 +35,7 @@ KD_BODY(argmax, partial, STORER) {
     if (kd_thread(c) != 0 || !kp_emit_wanted(c->worker->launch)) return;
     const argmax_best *lane = (const argmax_best *)kb_region(c, ARGMAX_REGION_LANES);
     argmax_best best = lane[0];
-    for (kp_u32 l = 1; l < c->worker->lanes[KP_CONSUMER]; l++) best = kd_better(best, lane[l]);
+    for (kp_u32 l = 1; l < kd_lanes(KP_CONSUMER); l++) best = kd_better(best, lane[l]);
     ((argmax_best *)kb_buffer(c, ARGMAX_BEST))[c->task->aux] = best;
 }
 

@@ -64,7 +64,7 @@ KD_BODY(attention, split, LAUNCHER) {
     kd_fetch(c, (kd_act *)kb_region(c, ATTENTION_REGION_Q), kb_buffer(c, ATTENTION_Q), p->kv_heads * cols, lo,
              lo + cols, 0);
     float *work = (float *)kb_region(c, ATTENTION_REGION_ACC);
-    for (kp_u32 r = c->lane; r < kb_rows_live(c); r += c->worker->lanes[KP_LAUNCHER])
+    for (kp_u32 r = c->lane; r < kb_rows_live(c); r += kd_lanes(KP_LAUNCHER))
         kd_append(c, p, work + (kp_u64)r * p->head_dim, r);
 }
 
@@ -179,7 +179,7 @@ KP_FN void kd_attend(const kp_ctx *c, const attention_params *p, const kd_act *q
 KD_BODY(attention, split, CONSUMER) {
     const attention_params *p = (const attention_params *)kb_params(c);
     float *all = (float *)kb_region(c, ATTENTION_REGION_ACC), *ml = all + (kp_u64)p->m_max * p->group * p->head_dim;
-    for (kp_u32 u = c->lane; u < kb_rows_live(c) * p->group; u += c->worker->lanes[KP_CONSUMER]) {
+    for (kp_u32 u = c->lane; u < kb_rows_live(c) * p->group; u += kd_lanes(KP_CONSUMER)) {
         kd_act *q = (kd_act *)kb_region(c, ATTENTION_REGION_Q) + (kp_u64)u * p->head_dim;
         float *acc = all + (kp_u64)u * p->head_dim;
         kd_prepare(p, q, 0, (const kd_act *)kb_buffer(c, ATTENTION_Q_NORM), kd_rope_row(c, p, u / p->group), acc, q);
@@ -261,7 +261,7 @@ KP_FN void kd_merge_unit(const kp_ctx *c, const attention_params *p, kp_u32 u, f
 KD_BODY(attention, merge, CONSUMER) {
     const attention_params *p = (const attention_params *)kb_params(c);
     float *out = (float *)kb_region(c, ATTENTION_REGION_ACC);
-    for (kp_u32 u = c->lane; u < kb_rows_live(c) * p->group; u += c->worker->lanes[KP_CONSUMER])
+    for (kp_u32 u = c->lane; u < kb_rows_live(c) * p->group; u += kd_lanes(KP_CONSUMER))
         kd_merge_unit(c, p, u, out + (kp_u64)u * p->head_dim);
 }
 

@@ -11,6 +11,6 @@ KD_BODY(linear, main, LAUNCHER) { kd_matmul_fetch(c, LINEAR_X); }
 
 KD_BODY(linear, main, CONSUMER) { kd_matmul(c, LINEAR_X); }
 
-KD_BODY(linear, main, STORER) { kd_matmul_store(c, LINEAR_BIAS, KP_NONE, LINEAR_OUT); }
+KD_BODY(linear, main, STORER) { kd_matmul_store(c, LINEAR_BIAS, 0, LINEAR_OUT); }
 
 #endif

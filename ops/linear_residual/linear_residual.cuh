@@ -7,12 +7,13 @@
 
 KD_BODY(linear_residual, main, LOADER) { kd_matmul_stream(c, LINEAR_RESIDUAL_W); }
 
-KD_BODY(linear_residual, main, LAUNCHER) { kd_matmul_fetch(c, LINEAR_RESIDUAL_X); }
+KD_BODY(linear_residual, main, LAUNCHER) {
+    kd_matmul_fetch_residual(c, LINEAR_RESIDUAL_RESIDUAL);
+    kd_matmul_fetch(c, LINEAR_RESIDUAL_X);
+}
 
 KD_BODY(linear_residual, main, CONSUMER) { kd_matmul(c, LINEAR_RESIDUAL_X); }
 
-KD_BODY(linear_residual, main, STORER) {
-    kd_matmul_store(c, LINEAR_RESIDUAL_BIAS, LINEAR_RESIDUAL_RESIDUAL, LINEAR_RESIDUAL_OUT);
-}
+KD_BODY(linear_residual, main, STORER) { kd_matmul_store(c, LINEAR_RESIDUAL_BIAS, 1, LINEAR_RESIDUAL_OUT); }
 
 #endif

@@ -49,7 +49,7 @@ KP_FN void kd_norm_row(kp_ctx *c, const rmsnorm_params *p, const kd_act *w, cons
     if (kd_first()) sums[c->lane] = sum;
     kd_role_sync(c);
     sum = 0;
-    for (kp_u32 l = 0; l < c->worker->lanes[KP_CONSUMER]; l++) sum += sums[l];
+    for (kp_u32 l = 0; l < kd_lanes(KP_CONSUMER); l++) sum += sums[l];
     float scale = kx_rsqrt(sum / (float)p->hidden + p->eps);
 #pragma unroll 4
     for (kp_u32 i = me; i < vecs; i += all) {

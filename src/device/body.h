@@ -20,13 +20,14 @@ typedef void (*kb_body)(kp_ctx *c);
  * From a launcher (or loader) body only. */
 void kb_bulk(kp_ctx *c, void *dst, const void *src, kp_u32 bytes);
 
-KP_FN void *kb_region(const kp_ctx *c, kp_u32 i) { return c->worker->smem + c->task->region_offset[i]; }
-/* On the GPU instance and step record are read from copies in SMEM. */
+/* On the GPU parameters are constants of the plan's code; buffers and step record are read from copies in SMEM. */
 #ifdef __CUDACC__
-KP_FN const void *kb_params(const kp_ctx *c) { return c->slot->params; }
-KP_FN void *kb_buffer(const kp_ctx *c, kp_u32 i) { return c->slot->instance.buffer[i]; }
+KP_FN void *kb_region(const kp_ctx *c, kp_u32 i) { return kd_pages() + c->task->region_offset[i]; }
+KP_FN const void *kb_params(const kp_ctx *c) { return c->params; }
+KP_FN void *kb_buffer(const kp_ctx *c, kp_u32 i) { return c->slot->record.buffer[i]; }
 KP_FN const kp_step *kb_step(const kp_ctx *c) { return &c->worker->step; }
 #else
+KP_FN void *kb_region(const kp_ctx *c, kp_u32 i) { return c->worker->smem + c->task->region_offset[i]; }
 KP_FN const void *kb_params(const kp_ctx *c) { return c->worker->launch->instances[c->task->instance].params; }
 /* By position: inputs, weights, outputs, scratch, as the op's header numbers them. Null where the graph bound none. */
 KP_FN void *kb_buffer(const kp_ctx *c, kp_u32 i) { return c->worker->launch->instances[c->task->instance].buffer[i]; }
@@ -38,14 +39,18 @@ KP_FN const void *kb_buffer_of(const kp_ctx *c, kp_u32 i, kp_u32 r) {
     return l->world <= 1 ? kb_buffer(c, i)
                          : l->rank_memory[r] + ((const kp_u8 *)kb_buffer(c, i) - l->rank_memory[l->rank]);
 }
+#ifdef KD_M_MAX
+KP_FN kp_u32 kb_rows_live(const kp_ctx *c) { return KD_M_MAX == 1 ? 1 : kb_step(c)->n_rows; }
+#else
 KP_FN kp_u32 kb_rows_live(const kp_ctx *c) { return kb_step(c)->n_rows; }
+#endif
 
 /* Rows that a tensor of the given row space holds in this iteration: [*lo, n). */
 KP_FN kp_u32 kb_rows_from(const kp_ctx *c, kp_u32 logit_rows) { return logit_rows ? kb_step(c)->logit_from : 0; }
 
 /* This lane's share [*a, *b) of [lo, hi), whole multiples of `grain` but for the end. */
 KP_FN void kb_share(const kp_ctx *c, kp_u32 lo, kp_u32 hi, kp_u32 grain, kp_u32 *a, kp_u32 *b) {
-    kp_u32 lanes = c->worker->lanes[c->role], units = (hi - lo + grain - 1) / grain, each = (units + lanes - 1) / lanes;
+    kp_u32 lanes = KP_LANES(c, c->role), units = (hi - lo + grain - 1) / grain, each = (units + lanes - 1) / lanes;
     kp_u32 from = lo + each * c->lane * grain, to = from + each * grain;
     *a = from < hi ? from : hi;
     *b = to < hi ? to : hi;

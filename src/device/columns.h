@@ -19,7 +19,8 @@ typedef struct kp_pair {
 /* y = x Wᵀ (+ bias), W [n][k]. */
 enum {
     KP_MATMUL_X, /* [x_rows][x_pitch] of activations, where x_rows is not 0; goes back with the consumer */
-    KP_MATMUL_Y  /* [parts][rows][hi − lo] of f32; goes back with the storer */
+    KP_MATMUL_Y, /* [parts][rows][hi − lo] of f32; goes back with the storer */
+    KP_MATMUL_R  /* GPU, with a residual: [rows][hi − lo] of activations, the residual; goes back with the storer */
 };
 typedef struct kp_matmul {
     kp_u32 n, k;

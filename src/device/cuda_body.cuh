@@ -8,6 +8,9 @@
 #include "device/cuda_prim.cuh"
 
 #define KD_BODY(op, phase, ROLE) KP_FN void kd_##op##_##phase##_##ROLE(kp_ctx *c)
+/* The launcher's part before the task's events: what no task of this run writes, into regions of the task. Pages are
+ * its own by then. */
+#define KD_EARLY(op, phase) KP_FN void kd_##op##_##phase##_EARLY(kp_ctx *c)
 
 typedef kp_u16 kd_act;
 #define KB_ACT_BYTES 2u
@@ -35,14 +38,37 @@ KP_FN float kd_warp_sum(float v) {
 /* The live rows [first, end) of a tensor, from logit_from on where logit_rows is 1. */
 KP_FN kp_u32 kd_rows_first(const kp_ctx *c, kp_u32 logit_rows) { return kb_rows_from(c, logit_rows); }
 
+/* All threads of the role: n vectors, each loaded and then put. All of a batch are on their way before the first is put
+ * down: a trip to the second-level cache costs more than the copy. */
+enum { KD_AT_ONCE = 16 };
+template <class Load, class Put> KP_FN void kd_move(const kp_ctx *c, kp_u32 n, Load load, Put put) {
+    kp_u32 all = kd_threads(c);
+    for (kp_u32 from = kd_thread(c); from < n; from += KD_AT_ONCE * all) {
+        kd_vec v[KD_AT_ONCE];
+#pragma unroll
+        for (kp_u32 j = 0; j < KD_AT_ONCE; j++) {
+            if (from + j * all < n) v[j] = load(from + j * all);
+        }
+#pragma unroll
+        for (kp_u32 j = 0; j < KD_AT_ONCE; j++) {
+            if (from + j * all < n) put(from + j * all, v[j]);
+        }
+    }
+}
+
 /* All threads of the role: columns [lo, hi) of the live rows of [rows][cols] in global memory, packed into `to`. */
 KP_FN void kd_fetch(kp_ctx *c, kd_act *to, const void *from, kp_u32 cols, kp_u32 lo, kp_u32 hi, kp_u32 logit_rows) {
     kp_u32 first = kd_rows_first(c, logit_rows), rows = kb_rows_live(c) - first, width = hi - lo;
     const kd_act *at = (const kd_act *)from + (kp_u64)first * cols + lo;
     if (((cols | lo | width) & 7u) == 0) {
         kp_u32 vecs = width / 8;
-        for (kp_u32 i = kd_thread(c); i < rows * vecs; i += kd_threads(c))
-            *(kd_vec *)(to + (kp_u64)i * 8) = kd_load16(at + (kp_u64)(i / vecs) * cols + (i % vecs) * 8);
+        kd_move(
+            c, rows * vecs,
+            [=](kp_u32 i) {
+                kp_u32 r = rows == 1 ? 0 : i / vecs;
+                return kd_load16(at + (kp_u64)r * cols + (i - r * vecs) * 8);
+            },
+            [=](kp_u32 i, kd_vec v) { *(kd_vec *)(to + (kp_u64)i * 8) = v; });
     } else {
         for (kp_u32 i = kd_thread(c); i < rows * width; i += kd_threads(c))
             to[i] = kd_load_act(at + (kp_u64)(i / width) * cols + i % width);

@@ -52,18 +52,28 @@ KP_FN int kd_x_staged(const kp_ctx *c, const kp_matmul *p) {
 KP_FN void kd_matmul_fetch(kp_ctx *c, kp_u32 x) {
     const kp_matmul *p = (const kp_matmul *)kb_params(c);
     if (!kd_x_staged(c, p)) return;
-    kp_u32 first = kd_rows_first(c, p->logit_rows), rows = kb_rows_live(c) - first;
+    kp_u32 first = kd_rows_first(c, p->logit_rows), rows = kb_rows_live(c) - first, k = p->k, pitch = p->x_pitch;
     kd_act *to = (kd_act *)kb_region(c, KP_MATMUL_X);
-    const kd_act *from = (const kd_act *)kb_buffer(c, x) + (kp_u64)first * p->k;
-    for (kp_u32 r = 0; r < rows; r++, to += p->x_pitch, from += p->k) {
-        if (p->k % 8 == 0) {
-            for (kp_u32 i = kd_thread(c) * 8; i < p->k; i += kd_threads(c) * 8)
-                *(kd_vec *)(to + i) = kd_load16(from + i);
-        } else {
-            for (kp_u32 i = kd_thread(c); i < p->k; i += kd_threads(c)) to[i] = kd_load_act(from + i);
-        }
-        for (kp_u32 i = p->k + kd_thread(c); i < (p->k + 15) / 16 * 16; i += kd_threads(c)) to[i] = 0;
+    const kd_act *from = (const kd_act *)kb_buffer(c, x) + (kp_u64)first * k;
+    if (k % 8 == 0) {
+        kp_u32 vecs = k / 8;
+        kd_move(
+            c, rows * vecs, [=](kp_u32 i) { return kd_load16(from + (kp_u64)i * 8); },
+            [=](kp_u32 i, kd_vec v) { *(kd_vec *)(to + i / vecs * pitch + i % vecs * 8) = v; });
+    } else {
+        for (kp_u32 i = kd_thread(c); i < rows * k; i += kd_threads(c))
+            to[i / k * pitch + i % k] = kd_load_act(from + i);
     }
+    kp_u32 more = (k + 15) / 16 * 16 - k;
+    if (more == 0) return;
+    for (kp_u32 i = kd_thread(c); i < rows * more; i += kd_threads(c)) to[i / more * pitch + k + i % more] = 0;
+}
+
+/* The launcher: the residual's columns, which would keep the storer waiting. [rows][hi − lo] */
+KP_FN void kd_matmul_fetch_residual(kp_ctx *c, kp_u32 residual) {
+    const kp_matmul *p = (const kp_matmul *)kb_params(c);
+    kd_fetch(c, (kd_act *)kb_region(c, KP_MATMUL_R), kb_buffer(c, residual), p->n, c->task->lo, c->task->hi,
+             p->logit_rows);
 }
 
 typedef struct kd_acc {
@@ -119,7 +129,7 @@ KP_FN void kd_matmul_stage(const kp_u8 *stage, kp_u32 tiles, const kd_act *x0, c
 template <int HALVES, int STAGED>
 KP_FN void kd_matmul_rows(kp_ctx *c, const kp_matmul *p, const kd_act *x, kp_u32 rows) {
     kp_u32 band = kd_band_bytes(p->k), width = c->task->hi - c->task->lo, bands = (width + 15) / 16;
-    kp_u32 stages = (band + KD_STAGE_BYTES - 1) / KD_STAGE_BYTES, lanes = c->worker->lanes[KP_CONSUMER];
+    kp_u32 stages = (band + KD_STAGE_BYTES - 1) / KD_STAGE_BYTES, lanes = kd_lanes(KP_CONSUMER);
     kp_u32 group = kd_lane_thread() / 4, column = kd_lane_thread() % 4 * 2, pitch = STAGED ? p->x_pitch : p->k;
     const kd_act *x0 = x + (kp_u64)(group < rows ? group : 0) * pitch;
     const kd_act *x1 = x + (kp_u64)(group + 8 < rows ? group + 8 : 0) * pitch;
@@ -134,7 +144,7 @@ KP_FN void kd_matmul_rows(kp_ctx *c, const kp_matmul *p, const kd_act *x, kp_u32
             kp_u32 n = k0 + b * stages + s, bytes = band - s * KD_STAGE_BYTES;
             if (bytes > KD_STAGE_BYTES) bytes = KD_STAGE_BYTES;
             if (!kd_take(c, n)) return;
-            kd_matmul_stage<HALVES, STAGED>(kd_stage(c, n), bytes / 512, x0, x1, s * (KD_STAGE_BYTES / 32), p->k, acc);
+            kd_matmul_stage<HALVES, STAGED>(kd_stage(n), bytes / 512, x0, x1, s * (KD_STAGE_BYTES / 32), p->k, acc);
             kd_give(c, n);
         }
 #pragma unroll
@@ -167,23 +177,23 @@ KP_FN void kd_matmul(kp_ctx *c, kp_u32 x) {
     }
 }
 
-/* out = Σ parts of y (+ bias) (+ residual), rounded once. residual KP_NONE: without. */
-KP_FN void kd_matmul_store(kp_ctx *c, kp_u32 bias, kp_u32 residual, kp_u32 out) {
+/* out = Σ parts of y (+ bias) (+ residual), rounded once. residual: it lies in KP_MATMUL_R. */
+KP_FN void kd_matmul_store(kp_ctx *c, kp_u32 bias, int residual, kp_u32 out) {
     const kp_matmul *p = (const kp_matmul *)kb_params(c);
     kp_u32 first = kd_rows_first(c, p->logit_rows), rows = kb_rows_live(c) - first, width = c->task->hi - c->task->lo;
     kp_u32 wide = (width + 15) / 16 * 16;
     const float *y = (const float *)kb_region(c, KP_MATMUL_Y);
     const kd_act *b = (const kd_act *)kb_buffer(c, bias);
-    const kd_act *more = residual == KP_NONE ? (const kd_act *)0 : (const kd_act *)kb_buffer(c, residual);
-    kd_act *to = (kd_act *)kb_buffer(c, out);
+    const kd_act *more = (const kd_act *)kb_region(c, KP_MATMUL_R);
+    kd_act *to = (kd_act *)kb_buffer(c, out) + (kp_u64)first * p->n + c->task->lo;
     for (kp_u32 i = kd_thread(c); i < rows * width; i += kd_threads(c)) {
-        kp_u32 r = i / width, j = i % width;
-        kp_u64 at = (kp_u64)(first + r) * p->n + c->task->lo + j;
+        kp_u32 r = rows == 1 ? 0 : i / width, j = i - r * width;
         float v = 0;
-        for (kp_u32 part = 0; part < p->parts; part++) v += y[((kp_u64)part * rows + r) * wide + j];
+#pragma unroll
+        for (kp_u32 part = 0; part < kd_lanes(KP_CONSUMER); part++) v += y[(part * rows + r) * wide + j];
         if (b) v += kd_f32(b[c->task->lo + j]);
-        if (more) v = kd_f32(kd_round(v)) + kd_f32(kd_load_act(more + at));
-        to[at] = kd_round(v);
+        if (residual) v = kd_f32(kd_round(v)) + kd_f32(more[i]);
+        to[(kp_u64)r * p->n + j] = kd_round(v);
     }
 }
 

@@ -45,14 +45,14 @@ KX_KERNEL(keel_pack)(const kd_act *from, kd_vec *to, kp_u32 n, kp_u32 k, kp_u64 
 
 /* The read ceiling: every block brings stages of 16 KiB into SMEM, all of the ring in flight, and looks at none. */
 KX_KERNEL_OF(keel_read, KD_WARP)(const kp_u8 *from, kp_u64 stages) {
-    KX_SHARED_DYNAMIC(smem);
-    KX_SHARED(kd_ring, ring);
+    kp_u8 *smem = kx_shared_base();
+    kd_ring *ring = kd_ring_shared();
     if (!kd_first()) return;
-    kd_ring_init(&ring);
+    kd_ring_init(ring);
     kp_u32 k = 0;
     for (kp_u64 i = kx_block(); i < stages + (kp_u64)KD_STAGES * kx_blocks(); i += kx_blocks(), k++) {
         kp_u32 s = k % KD_STAGES;
-        kp_u64 *bar = &ring.full[s].word;
+        kp_u64 *bar = &ring->full[s].word;
         if (k >= KD_STAGES && i - (kp_u64)KD_STAGES * kx_blocks() < stages) {
             while (!kx_mbar_try(bar, (k / KD_STAGES - 1) & 1)) {
             }
@@ -63,24 +63,47 @@ KX_KERNEL_OF(keel_read, KD_WARP)(const kp_u8 *from, kp_u64 stages) {
     }
 }
 
+/* Each role's loop by itself, so that the compiler knows the role in it. */
+KP_FN void kd_role_run(kp_ctx *c) {
+    switch (c->role) {
+    case KP_CONTROLLER:
+        c->role = KP_CONTROLLER;
+        kp_role_main(c);
+        break;
+    case KP_LOADER:
+        c->role = KP_LOADER;
+        kp_role_main(c);
+        break;
+    case KP_LAUNCHER:
+        c->role = KP_LAUNCHER;
+        kp_role_main(c);
+        break;
+    case KP_CONSUMER:
+        c->role = KP_CONSUMER;
+        kp_role_main(c);
+        break;
+    default:
+        c->role = KP_STORER;
+        kp_role_main(c);
+    }
+}
+
 KX_KERNEL_OF(keel_run, KD_LANES *KD_WARP)(KX_PARAM(kp_launch, launch)) {
-    KX_SHARED_DYNAMIC(smem);
     KX_SHARED(kp_worker, worker);
     KX_SHARED_ARRAY(kp_bar, page_free, KD_PAGES);
     KX_SHARED_ARRAY(kp_u32, claims, KD_PAGES);
-    KX_SHARED(kd_ring, ring);
     KX_SHARED(kp_u32, ready);
-    const kp_u32 lanes[KP_ROLES] = {KD_LANES_OF};
+    static_assert(sizeof worker + sizeof page_free + sizeof claims + sizeof(kd_ring) + 16 <= KD_FIXED_BYTES,
+                  "slots and barriers do not fit beside pages and ring");
     kp_u32 warp = kx_thread() / KD_WARP;
     if (kx_thread() == 0) {
         worker.index = kx_block();
 #pragma unroll
-        for (kp_u32 r = 0; r < KP_ROLES; r++) worker.lanes[r] = lanes[r];
+        for (kp_u32 r = 0; r < KP_ROLES; r++) worker.lanes[r] = kd_lanes(r);
         worker.n_pages = KD_PAGES;
         worker.page_bytes = KD_PAGE_BYTES;
-        worker.smem = smem + KD_STAGES * KD_STAGE_BYTES; /* the ring lies below */
-        worker.stream = &ring;
-        kd_ring_init(&ring);
+        worker.smem = kd_pages();
+        kd_ring_init(kd_ring_shared());
         worker.page_free = page_free;
         worker.claims = claims;
         worker.launch = &launch;
@@ -90,21 +113,9 @@ KX_KERNEL_OF(keel_run, KD_LANES *KD_WARP)(KX_PARAM(kp_launch, launch)) {
     }
     kx_syncthreads();
     kd_lane waits = {0, 0, 0};
-    kp_ctx c;
-    c.worker = &worker;
-    c.iteration = 0;
-    c.stream = 0;
-    c.slot = 0;
-    c.task = 0;
-    c.backend = &waits;
-    kp_u32 first = 0;
-    c.role = c.lane = 0;
-#pragma unroll /* an array whose index is known stays out of local memory */
-    for (kp_u32 r = 0; r < KP_ROLES; r++) {
-        if (warp >= first && warp < first + lanes[r]) c.role = r, c.lane = warp - first;
-        first += lanes[r];
-    }
-    if (ready) kp_role_main(&c);
+    kp_ctx c = {&worker, 0, warp, 0, 0, 0, 0, &waits, 0};
+    while (c.lane >= kd_lanes(c.role)) c.lane -= kd_lanes(c.role++);
+    if (ready) kd_role_run(&c);
     if (kd_first()) {
         kd_report *r = (kd_report *)launch.report + kx_block() * KD_LANES + warp;
         r->role = c.role;

@@ -12,8 +12,13 @@
 #ifndef KEEL_DEVICE_CUDA_PRIM_CUH
 #define KEEL_DEVICE_CUDA_PRIM_CUH
 
-#include "device/body.h"
 #include "device/cuda_ptx.cuh"
+
+/* All of a worker's pages. As an address that the compiler sees: through a pointer kept in SMEM it could not tell which
+ * memory it is, and generic accesses are slower. */
+KP_FN kp_u8 *kd_pages(void) { return kx_shared_base() + KD_STAGES * KD_STAGE_BYTES; }
+
+#include "device/body.h"
 
 #define KD_WARP 32u
 
@@ -92,26 +97,46 @@ KP_FN void kp_yield(kp_ctx *c, kp_hint hint) {
 }
 KP_FN int kp_run_over(const kp_launch *l) { return kp_load_acquire(&l->state->finished) != 0; }
 
-/* ---- copies near the roles ----------------------------------------------------------------------- */
+/* ---- what the protocol leaves to the backend ------------------------------------------------------ */
 
-/* The controller runs ahead: nobody waits for these loads. */
-KP_FN void kp_publish_copies(kp_ctx *c, kp_slot *slot, const kp_task *t) {
-    const kp_instance *from = &c->worker->launch->instances[t->instance];
-    kp_u32 me = kd_lane_thread();
-    if (me < KP_BUFFERS) slot->instance.buffer[me] = from->buffer[me];
-    if (me < KP_SLOT_PARAMS) slot->params[me] = ((const kp_u32 *)from->params)[me];
-    if (me < KP_SLOT_WAITS && me < t->n_waits) {
-        kp_u32 event = c->worker->launch->waits[t->wait_first + me];
-        slot->wait_event[me] = event;
-        slot->wait_triggers[me] = c->worker->launch->triggers[event];
+/* The controller runs ahead, and its one copy lands on the barrier that the roles wait for anyway. */
+KP_FN void kp_slot_fill(kp_ctx *c, kp_slot *slot, kp_u32 q) {
+    if (!kd_first()) return;
+    kp_bar_expect(&slot->arrived, sizeof(kp_record));
+    kx_bulk_load(&slot->record, &c->worker->launch->records[q], sizeof(kp_record), &slot->arrived.word);
+}
+
+/* A thread an event, so that the looks at all of them are one trip to the second-level cache. */
+KP_FN int kd_wait_batch(kp_ctx *c, const kp_task *t, kp_u32 i) {
+    const kp_launch *l = c->worker->launch;
+    const kp_record *r = &c->slot->record;
+    int mine = i < t->n_waits;
+    kp_u32 event = !mine ? 0 : i < KP_RECORD_WAITS ? r->event[i] : l->waits[t->wait_first + i];
+    kp_u32 triggers = !mine ? 0 : i < KP_RECORD_WAITS ? r->triggers[i] : l->triggers[event];
+    kp_u32 *count = &l->events[event].count, target = triggers * (c->iteration + 1);
+    while (!kx_all(!mine || (kp_i32)(kx_ld_acquire(count) - target) >= 0)) {
+        kp_hint hint = {KP_HINT_COUNTER, KP_WHAT_EVENT + event, target, 0, 0, count};
+        if (kp_abort_poll(c)) return 0;
+        kp_yield(c, hint);
     }
+    kx_syncwarp();
+    return 1;
 }
-KP_FN kp_u32 kp_wait_event(const kp_ctx *c, const kp_task *t, kp_u32 i) {
-    return i < KP_SLOT_WAITS ? c->slot->wait_event[i] : c->worker->launch->waits[t->wait_first + i];
+KP_FN int kp_wait_events(kp_ctx *c, const kp_task *t) {
+    for (kp_u32 i = 0; i < t->n_waits; i += KD_WARP) {
+        if (!kd_wait_batch(c, t, i + kd_lane_thread())) return 0;
+    }
+    return 1;
 }
-KP_FN kp_u32 kp_wait_triggers(const kp_ctx *c, const kp_task *t, kp_u32 i) {
-    return i < KP_SLOT_WAITS ? c->slot->wait_triggers[i] : c->worker->launch->triggers[kp_wait_event(c, t, i)];
+
+#ifdef KD_TRACE
+#define KP_MARK(c, mark) kd_mark(c, mark)
+KP_FN void kd_mark(kp_ctx *c, kp_u32 mark) {
+    const kp_launch *l = c->worker->launch;
+    if (c->lane || !kd_first() || !l->trace || c->iteration != l->trace_iteration) return;
+    l->trace[(kp_u64)c->slot->record.entry * KP_MARKS + mark] = kx_globaltimer() << 32 | (kp_u32)kx_clock64();
 }
+#endif
 
 /* Launcher lane 0. Every task but step_begin waits, and what it waits for is behind this iteration's step record. */
 KP_FN void kp_events_passed(kp_ctx *c, const kp_task *t) {
@@ -129,7 +154,7 @@ KP_FN void kp_events_passed(kp_ctx *c, const kp_task *t) {
 
 /* This thread among all of its role, and how many they are. */
 KP_FN kp_u32 kd_thread(const kp_ctx *c) { return c->lane * KD_WARP + kd_lane_thread(); }
-KP_FN kp_u32 kd_threads(const kp_ctx *c) { return c->worker->lanes[c->role] * KD_WARP; }
+KP_FN kp_u32 kd_threads(const kp_ctx *c) { return KP_LANES(c, c->role) * KD_WARP; }
 
 /* All threads of this role: a named barrier of the hardware, one a role, fewer threads than the block has. */
 KP_FN void kd_role_sync(const kp_ctx *c) { kx_bar_sync(1 + c->role, kd_threads(c)); }

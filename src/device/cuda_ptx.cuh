@@ -29,7 +29,12 @@
 /* In a kernel's own scope. */
 #define KX_SHARED(type, name) __shared__ type name
 #define KX_SHARED_ARRAY(type, name, n) __shared__ type name[n]
-#define KX_SHARED_DYNAMIC(name) extern __shared__ __align__(1024) kp_u8 name[]
+
+/* What the launch asked for in dynamic shared memory; by a call, so that the compiler knows what it points to. */
+KP_FN kp_u8 *kx_shared_base(void) {
+    extern __shared__ __align__(1024) kp_u8 kx_dynamic[];
+    return kx_dynamic;
+}
 
 /* ---- special registers (10, "Special Registers") ------------------------------------------------- */
 

@@ -18,10 +18,12 @@ typedef struct kd_ring {
     kp_bar full[KD_STAGES], empty[KD_STAGES];
 } kd_ring;
 
-KP_FN kd_ring *kd_ring_of(const kp_ctx *c) { return (kd_ring *)c->worker->stream; }
-KP_FN kp_u8 *kd_stage(const kp_ctx *c, kp_u32 k) {
-    return c->worker->smem - (KD_STAGES - k % KD_STAGES) * (kp_u64)KD_STAGE_BYTES;
+KP_FN kd_ring *kd_ring_shared(void) {
+    KX_SHARED(kd_ring, ring);
+    return &ring;
 }
+/* The stages lie below the pages. */
+KP_FN kp_u8 *kd_stage(kp_u32 k) { return kx_shared_base() + k % KD_STAGES * KD_STAGE_BYTES; }
 
 KP_FN void kd_ring_init(kd_ring *r) {
     for (kp_u32 s = 0; s < KD_STAGES; s++) {
@@ -34,7 +36,7 @@ KP_FN int kp_wait_bar(kp_ctx *c, kp_bar *bar, kp_u32 parity, kp_u32 what);
 
 /* The loader's lane: the next stage, bytes (a multiple of 16) from src. 0: aborted. */
 KP_FN int kd_push(kp_ctx *c, const void *src, kp_u32 bytes) {
-    kd_ring *r = kd_ring_of(c);
+    kd_ring *r = kd_ring_shared();
     kp_u32 k = c->stream++, s = k % KD_STAGES;
     if (k >= KD_STAGES && !kp_wait_bar(c, &r->empty[s], (k / KD_STAGES - 1) & 1, KP_WHAT_STREAM)) return 0;
     if (k >= KD_IN_FLIGHT) {
@@ -43,15 +45,15 @@ KP_FN int kd_push(kp_ctx *c, const void *src, kp_u32 bytes) {
     }
     if (kd_first()) {
         kx_mbar_arrive_expect(&r->full[s].word, bytes);
-        kx_bulk_load(kd_stage(c, k), src, bytes, &r->full[s].word);
+        kx_bulk_load(kd_stage(k), src, bytes, &r->full[s].word);
     }
     return 1;
 }
 
 /* A consumer's lane, for stage number k, which is its own: waits until it has landed. */
 KP_FN int kd_take(kp_ctx *c, kp_u32 k) {
-    return kp_wait_bar(c, &kd_ring_of(c)->full[k % KD_STAGES], (k / KD_STAGES) & 1, KP_WHAT_STREAM);
+    return kp_wait_bar(c, &kd_ring_shared()->full[k % KD_STAGES], (k / KD_STAGES) & 1, KP_WHAT_STREAM);
 }
-KP_FN void kd_give(kp_ctx *c, kp_u32 k) { kp_bar_arrive(&kd_ring_of(c)->empty[k % KD_STAGES]); }
+KP_FN void kd_give(kp_ctx *c, kp_u32 k) { kp_bar_arrive(&kd_ring_shared()->empty[k % KD_STAGES]); }
 
 #endif

@@ -11,13 +11,16 @@
  *       slot barriers with the semantics of the PTX mbarrier: a phase completes when `count` arrivals came and all
  *       expected bytes have landed; kp_bar_test(b, parity) is true once the phase of that parity has completed.
  *   kp_bulk_start(c, dst, src, bytes, b)    asynchronous copy that lands `bytes` on b; order among copies undefined
- *   kp_publish_copies(c, slot, t), kp_events_passed(c, t)   what the backend copies near the roles: the task's
- * instance, by the controller; the step record, behind the task's events kp_wait_event(c, t, i), kp_wait_triggers(c, t,
- * i)       the i-th event that t waits for, its triggers an iteration kp_count(p)                             a lane's
- * own counter: its value, then one more kp_yield(c, hint)                       lets others run; the hint says what is
- * waited for kp_abort_poll(c)                        true once the run is being aborted kp_dispatch(c) runs the body of
- * c->role for c->task (a table or a generated switch) kp_run_over(launch)                     worker 0 alone, between
- * iterations: was that the last one?
+ *   kp_slot_fill(c, slot, q)    the controller: queue entry q's descriptor into the slot; copies land on slot->arrived
+ *   kp_events_passed(c, t)      launcher lane 0, behind the task's events
+ *   kp_count(p)                 a lane's own counter: its value, then one more
+ *   kp_yield(c, hint)           lets others run; the hint says what is waited for
+ *   kp_abort_poll(c)             true once the run is being aborted
+ *   kp_dispatch(c)               runs the body of c->role for c->task (a table or a generated switch)
+ *   kp_run_over(launch)          worker 0 alone, between iterations: was that the last one?
+ *
+ * A backend may say KP_OWN_WAIT_EVENTS and bring kp_wait_events() itself, and KP_EARLY with kp_dispatch_early(c): what
+ * a launcher body does before its events.
  *
  * Every wait polls the abort word and then returns 0, upon which the role leaves. Nothing here waits without bound.
  */
@@ -58,6 +61,11 @@
 #define KP_CLAIM_ROLE 1 /* KP_LOADER */
 #endif
 
+/* A backend that traces keeps the moment. */
+#ifndef KP_MARK
+#define KP_MARK(c, mark) ((void)0)
+#endif
+
 /* ---- waits -------------------------------------------------------------------------------------- */
 
 KP_FN int kp_wait_bar(kp_ctx *c, kp_bar *bar, kp_u32 parity, kp_u32 what) {
@@ -91,7 +99,7 @@ KP_FN int kp_claim(kp_ctx *c, const kp_task *t) {
     for (kp_u32 s = 0; s < t->n_spans; s++) {
         for (kp_u32 i = 0; i < t->span[s].n_pages; i++) {
             kp_u32 page = t->span[s].first_page + i;
-            if (page % w->lanes[KP_CLAIM_ROLE] != c->lane) continue;
+            if (page % KP_LANES(c, KP_CLAIM_ROLE) != c->lane) continue;
             kp_u32 claims = kp_count(&w->claims[page]);
 #if KP_FAULT == KP_FAULT_SPARSE_CLAIM
             if ((claims & 1) && t->span[s].release_role == KP_STORER) continue;
@@ -115,6 +123,7 @@ KP_FN void kp_release(kp_ctx *c, const kp_task *t) {
 
 /* All lanes of the role have come this far. Lane-parallel work must be joined before one lane speaks for all. */
 KP_FN int kp_join(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
+    if (KP_LANES(c, c->role) == 1) return 1;
     kp_bar_arrive(&slot->join[c->role]);
 #if KP_FAULT == KP_FAULT_NO_JOIN
     (void)parity;
@@ -135,17 +144,19 @@ KP_FN int kp_release_joined(kp_ctx *c, kp_slot *slot, const kp_task *t, kp_u32 p
     return 1;
 }
 
+#ifndef KP_OWN_WAIT_EVENTS
 KP_FN int kp_wait_events(kp_ctx *c, const kp_task *t) {
     const kp_launch *l = c->worker->launch;
 #if KP_FAULT == KP_FAULT_READ_BEFORE_DEPENDENCY
     return 1;
 #endif
     for (kp_u32 i = 0; i < t->n_waits; i++) {
-        kp_u32 event = kp_wait_event(c, t, i), target = kp_wait_triggers(c, t, i) * (c->iteration + 1);
+        kp_u32 event = l->waits[t->wait_first + i], target = l->triggers[event] * (c->iteration + 1);
         if (!kp_wait_counter(c, &l->events[event].count, target, KP_WHAT_EVENT + event)) return 0;
     }
     return 1;
 }
+#endif
 
 /* A task's results are there: adds to its event, on every rank where tasks of other ranks wait for it. */
 KP_FN void kp_signal(kp_ctx *c, kp_u32 event) {
@@ -168,7 +179,7 @@ KP_FN void kp_signal(kp_ctx *c, kp_u32 event) {
 
 KP_FN int kp_loader_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
 #if KP_CLAIM_ROLE == 1 /* KP_LOADER, as the preprocessor sees it */
-    if (!kp_claim(c, &slot->task)) return 0;
+    if (!kp_claim(c, kp_slot_task(slot))) return 0;
     kp_bar_arrive(&slot->claimed);
     if (!kp_wait_bar(c, &slot->claimed, parity, KP_WHAT_CLAIMED)) return 0;
     kp_dispatch(c);
@@ -176,23 +187,28 @@ KP_FN int kp_loader_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
 #else /* what the body streams has barriers of its own, and is more than the ring holds: the consumer starts meanwhile \
        */
     kp_bar_arrive(&slot->loaded);
+    KP_MARK(c, KP_MARK_LOADER_BEGINS);
     kp_dispatch(c);
+    KP_MARK(c, KP_MARK_LOADER_DONE);
 #endif
-    return kp_release_joined(c, slot, &slot->task, parity);
+    return kp_release_joined(c, slot, kp_slot_task(slot), parity);
 }
 
 KP_FN int kp_launcher_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
-    kp_worker *w = c->worker;
 #if KP_CLAIM_ROLE == 2 /* KP_LAUNCHER */
-    if (!kp_claim(c, &slot->task)) return 0;
+    if (!kp_claim(c, kp_slot_task(slot))) return 0;
     kp_bar_arrive(&slot->claimed);
 #endif
     if (!kp_wait_bar(c, &slot->claimed, parity, KP_WHAT_CLAIMED)) return 0;
+#ifdef KP_EARLY
+    kp_dispatch_early(c);
+#endif
+    KP_MARK(c, KP_MARK_CLAIMED);
     if (c->lane == 0) {
-        if (w->index == 0 && kp_load_acquire(&w->launch->control->stop_request)) kp_store_release(&w->stop_seen, 1);
-        if (!kp_wait_events(c, &slot->task)) return 0;
-        kp_events_passed(c, &slot->task);
+        if (!kp_wait_events(c, kp_slot_task(slot))) return 0;
+        kp_events_passed(c, kp_slot_task(slot));
         kp_bar_arrive(&slot->ready);
+        KP_MARK(c, KP_MARK_EVENTS);
 #if KP_FAULT != KP_FAULT_LANE_SKIPS_READY
     } else if (!kp_wait_bar(c, &slot->ready, parity, KP_WHAT_READY)) {
         return 0;
@@ -200,7 +216,8 @@ KP_FN int kp_launcher_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
     }
     kp_dispatch(c);
     kp_bar_arrive(&slot->loaded);
-    return kp_release_joined(c, slot, &slot->task, parity);
+    KP_MARK(c, KP_MARK_FETCHED);
+    return kp_release_joined(c, slot, kp_slot_task(slot), parity);
 }
 
 KP_FN int kp_consumer_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
@@ -209,8 +226,9 @@ KP_FN int kp_consumer_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
 #else
     if (!kp_wait_bar(c, &slot->loaded, parity, KP_WHAT_LOADED)) return 0;
 #endif
+    KP_MARK(c, KP_MARK_LOADED);
 #if KP_FAULT == KP_FAULT_EARLY_RELEASE
-    if (c->lane == 0) kp_release(c, &slot->task);
+    if (c->lane == 0) kp_release(c, kp_slot_task(slot));
 #endif
 #if KP_FAULT == KP_FAULT_EARLY_COMPUTED
     kp_bar_arrive(&slot->computed);
@@ -219,27 +237,29 @@ KP_FN int kp_consumer_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
     kp_dispatch(c);
     kp_bar_arrive(&slot->computed);
 #endif
+    KP_MARK(c, KP_MARK_COMPUTED);
 #if KP_FAULT == KP_FAULT_NO_RELEASE
     return kp_join(c, slot, parity);
 #endif
-    return kp_release_joined(c, slot, &slot->task, parity);
+    return kp_release_joined(c, slot, kp_slot_task(slot), parity);
 }
 
 KP_FN int kp_storer_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
-    const kp_task *t = &slot->task;
+    const kp_task *t = kp_slot_task(slot);
     if (!kp_wait_bar(c, &slot->computed, parity, KP_WHAT_COMPUTED)) return 0;
+    KP_MARK(c, KP_MARK_STORER_BEGINS);
 #if KP_FAULT == KP_FAULT_EARLY_TRIGGER
     if (c->lane == 0 && t->trigger != KP_NONE) kp_signal(c, t->trigger);
 #endif
     kp_dispatch(c);
-    if (!kp_release_joined(c, slot, t, parity)) return 0;
-#if KP_FAULT == KP_FAULT_EARLY_TRIGGER
-    return 1;
+    if (!kp_join(c, slot, parity)) return 0;
+    if (c->lane != 0) return 1;
+    KP_MARK(c, KP_MARK_STORED);
+#if KP_FAULT != KP_FAULT_EARLY_TRIGGER
+    if (t->trigger != KP_NONE) kp_signal(c, t->trigger); /* others wait for this; for the pages only this worker does */
 #endif
-#if KP_FAULT == KP_FAULT_EARLY_RELEASE
-    if (c->lane == 0) kp_release(c, t);
-#endif
-    if (c->lane == 0 && t->trigger != KP_NONE) kp_signal(c, t->trigger);
+    KP_MARK(c, KP_MARK_SIGNALLED);
+    kp_release(c, t);
     return 1;
 }
 
@@ -265,7 +285,7 @@ KP_FN void kp_role_loop(kp_ctx *c) {
         if (!kp_wait_bar(c, &slot->arrived, parity, KP_WHAT_ARRIVED)) return;
         if (slot->terminate) return;
         c->slot = slot;
-        c->task = &slot->task;
+        c->task = kp_slot_task(slot);
         c->iteration = slot->iteration;
         if (!kp_role_step(c, slot, parity)) return;
 #if KP_FAULT == KP_FAULT_NO_FINISHED
@@ -298,14 +318,13 @@ KP_FN int kp_drain(kp_ctx *c, kp_u32 seq) {
     return 1;
 }
 
-/* Worker 0, after all workers of its rank have arrived. Rank 0 waits for all ranks and decides for all of them, so that
- * the border stands between an iteration of any rank and the next one of any other. */
-KP_FN int kp_border_decide(kp_ctx *c, kp_u32 iteration) {
-    kp_worker *w = c->worker;
-    const kp_launch *l = w->launch;
+/* Worker 0, after all workers of its rank have arrived; stop: the host asked for it. Rank 0 waits for all ranks and
+ * decides for all of them, so that the border stands between an iteration of any rank and the next one of any other. */
+KP_FN int kp_border_decide(kp_ctx *c, kp_u32 iteration, int stop) {
+    const kp_launch *l = c->worker->launch;
     kp_u64 go = (kp_u64)(iteration + 1) << 1;
     if (l->world <= 1) {
-        kp_store_release64(&l->control->go, go | (kp_run_over(l) || kp_load_acquire(&w->stop_seen)));
+        kp_store_release64(&l->control->go, go | (kp_run_over(l) || stop));
         return 1;
     }
     kp_u32 *arrived = &l->rank_control[0]->ranks_arrived;
@@ -314,14 +333,14 @@ KP_FN int kp_border_decide(kp_ctx *c, kp_u32 iteration) {
 #if KP_FAULT != KP_FAULT_RANK_ALONE
     if (!kp_wait_counter(c, arrived, l->world * (iteration + 1), KP_WHAT_BORDER)) return 0;
 #endif
-    go |= kp_run_over(l) || kp_load_acquire(&w->stop_seen);
+    go |= kp_run_over(l) || stop;
     for (kp_u32 r = 0; r < l->world; r++) kp_store_release64(&l->rank_control[r]->go, go);
     return 1;
 }
 
 /* The border between iterations: all workers arrive, worker 0 decides and publishes (iteration + 1) << 1 | stop in one
  * word, so that every worker leaves at the same iteration. 0: aborted, 1: go on, 2: leave. */
-KP_FN int kp_border(kp_ctx *c, kp_u32 iteration) {
+KP_FN int kp_border(kp_ctx *c, kp_u32 iteration, int stop) {
     kp_worker *w = c->worker;
     kp_control *ctl = w->launch->control;
     kp_u32 all = w->launch->n_workers * (iteration + 1);
@@ -332,7 +351,7 @@ KP_FN int kp_border(kp_ctx *c, kp_u32 iteration) {
 #endif
     if (w->index == 0) {
         if (!kp_wait_counter(c, &ctl->arrived, all, KP_WHAT_BORDER)) return 0;
-        if (!kp_border_decide(c, iteration)) return 0;
+        if (!kp_border_decide(c, iteration, stop)) return 0;
     }
     kp_u64 go;
     while (((go = kp_load_acquire64(&ctl->go)) >> 1) < iteration + 1) {
@@ -346,13 +365,13 @@ KP_FN int kp_border(kp_ctx *c, kp_u32 iteration) {
     return (go & 1) ? 2 : 1;
 }
 
-KP_FN int kp_publish(kp_ctx *c, kp_u32 seq, kp_u32 iteration, const kp_task *t) {
+/* q: the queue's entry; KP_NONE: the end. */
+KP_FN int kp_publish(kp_ctx *c, kp_u32 seq, kp_u32 iteration, kp_u32 q) {
     kp_slot *slot = kp_slot_take(c, seq);
     if (!slot) return 0;
-    slot->terminate = t ? 0 : 1;
+    slot->terminate = q == KP_NONE;
     slot->iteration = iteration;
-    if (t) slot->task = *t;
-    if (t) kp_publish_copies(c, slot, t);
+    if (q != KP_NONE) kp_slot_fill(c, slot, q);
     kp_bar_arrive(&slot->arrived);
     return 1;
 }
@@ -366,13 +385,15 @@ KP_FN void kp_controller_loop(kp_ctx *c) {
     for (kp_u32 iteration = 0; border == 1; iteration++) {
         c->iteration = iteration;
         for (kp_u32 q = first; q < last; q++) {
-            if (!kp_publish(c, seq, iteration, &l->tasks[l->queue[q]])) return;
+            if (!kp_publish(c, seq, iteration, q)) return;
             seq++;
         }
+        /* all is published: nobody waits for this look at the host's word */
+        int stop = w->index == 0 && kp_load_acquire(&l->control->stop_request);
 #if KP_FAULT != KP_FAULT_NO_DRAIN
         if (!kp_drain(c, seq)) return;
 #endif
-        border = kp_border(c, iteration);
+        border = kp_border(c, iteration, stop);
         if (!border) return;
 #if KP_FAULT == KP_FAULT_COUNTER_RESET
         for (kp_u32 q = first; q < last && w->index == 0; q++)
@@ -380,7 +401,7 @@ KP_FN void kp_controller_loop(kp_ctx *c) {
                 kp_store_release(&l->events[l->tasks[l->queue[q]].trigger].count, 0);
 #endif
     }
-    (void)kp_publish(c, seq, 0, (const kp_task *)0);
+    (void)kp_publish(c, seq, 0, KP_NONE);
 }
 
 /* Entry of every lane of every role. The controller is lane 0 alone. */
@@ -414,7 +435,6 @@ KP_FN void kp_worker_init(kp_worker *w) {
         kp_bar_init(&w->page_free[p], 1);
         w->claims[p] = 0;
     }
-    w->stop_seen = 0;
 }
 
 #endif

@@ -7,13 +7,15 @@
 #include "device/task.h"
 
 #ifndef KP_SLOTS       /* tests/model sets others */
-enum { KP_SLOTS = 4 }; /* instruction ring: how many tasks are in flight in a worker */
+enum { KP_SLOTS = 6 }; /* instruction ring: how many tasks are in flight in a worker */
 #endif
 
 /* A slot barrier. `word`: bits 0–31 bytes still to land (modulo 2^32), 32–47 arrivals still missing, 48–63 phase. */
 typedef struct kp_bar {
     kp_u64 word;
+#ifndef __CUDACC__ /* there the word is the hardware's */
     kp_u32 count, pad;
+#endif
 } kp_bar;
 
 /* An event's monotonic counter, alone on its cache line. Never reset between iterations. */
@@ -23,11 +25,20 @@ typedef struct kp_event {
 } kp_event;
 
 /* One op of the graph as bound to memory. */
-enum { KP_BUFFERS = 12, KP_SLOT_PARAMS = 16, KP_SLOT_WAITS = 8 };
+enum { KP_BUFFERS = 12, KP_RECORD_WAITS = 4 };
 typedef struct kp_instance {
     const void *params;       /* the op's own parameter struct */
     void *buffer[KP_BUFFERS]; /* inputs, then weights, then outputs, then scratch, in the op's order */
 } kp_instance;
+
+/* GPU: all that the roles need of a queue entry, in one piece, so that one copy brings it; made by the host. */
+typedef struct kp_record {
+    kp_task task;
+    kp_u32 variant; /* which case of the plan's dispatch runs it */
+    kp_u32 entry;   /* of the queues */
+    void *buffer[KP_BUFFERS];
+    kp_u32 event[KP_RECORD_WAITS], triggers[KP_RECORD_WAITS]; /* of the task's first waits */
+} kp_record;
 
 typedef struct kp_control {
     kp_u32 arrived; /* workers × iterations that reached the border */
@@ -36,7 +47,7 @@ typedef struct kp_control {
     kp_u64 pad1[7];
     kp_u32 abort; /* polled by every wait */
     kp_u32 pad2[15];
-    kp_u32 stop_request; /* set by the host at any time */
+    kp_u32 stop_request; /* set by the host at any time; worker 0's controller looks */
     kp_u32 pad3[15];
     kp_u32 checked_in; /* GPU: workers that have started */
     kp_u32 pad5[15];
@@ -53,6 +64,7 @@ typedef struct kp_launch {
     kp_event *events;
     kp_control *control;
     const kp_instance *instances;
+    const kp_record *records; /* GPU: by queue entry */
     kp_step *step;
     kp_state *state;
     const kp_request *request;
@@ -61,6 +73,8 @@ typedef struct kp_launch {
     const kp_u8 *event_ranks; /* by event: 1 = a task that triggers it adds to every rank's counter */
     kp_event *const *rank_events;
     kp_control *const *rank_control;
+    kp_u64 *trace; /* GPU, with a trace: [queue entries][KP_MARKS] globaltimer << 32 | clock of trace_iteration */
+    kp_u32 trace_iteration, pad;
     void *report;              /* GPU: where each lane says how it ended */
     kp_u8 *const *rank_memory; /* symmetric arenas: the same offset is the same buffer on every rank */
 } kp_launch;
@@ -68,7 +82,11 @@ typedef struct kp_launch {
 /* What the roles of a worker share about one task in flight. Every barrier completes exactly one phase a slot use, so
  * one parity, (sequence / KP_SLOTS) & 1, serves them all. */
 typedef struct kp_slot {
+#ifdef __CUDACC__
+    alignas(16) kp_record record; /* the target of a bulk copy */
+#else
     kp_task task;
+#endif
     kp_u32 iteration, terminate;
     kp_bar arrived;        /* controller → all: the descriptor is here */
     kp_bar claimed;        /* loader → loader, launcher: the task's pages are its own */
@@ -77,12 +95,15 @@ typedef struct kp_slot {
     kp_bar computed;       /* consumer → storer */
     kp_bar finished;       /* every lane of every role → controller: the slot is free */
     kp_bar join[KP_ROLES]; /* lanes of one role among themselves */
-#ifdef __CUDACC__
-    kp_instance instance;          /* copies of what lies in global memory, made by the controller */
-    kp_u32 params[KP_SLOT_PARAMS]; /* of the instance */
-    kp_u32 wait_event[KP_SLOT_WAITS], wait_triggers[KP_SLOT_WAITS];
-#endif
 } kp_slot;
+
+KP_FN kp_task *kp_slot_task(kp_slot *slot) {
+#ifdef __CUDACC__
+    return &slot->record.task;
+#else
+    return &slot->task;
+#endif
+}
 
 typedef struct kp_worker {
     kp_u32 index;
@@ -92,14 +113,23 @@ typedef struct kp_worker {
     kp_bar *page_free; /* [n_pages] one phase a release */
     kp_u32 *claims;    /* [n_pages] the loader lane's own count */
     const kp_launch *launch;
-    void *stream; /* GPU: the weight stream's ring */
 #ifdef __CUDACC__
     kp_step step; /* a copy of the step record, made once an iteration */
     kp_u32 step_of;
 #endif
-    kp_u32 stop_seen; /* worker 0: its launcher saw the host's stop request */
     kp_slot slot[KP_SLOTS];
 } kp_worker;
+
+/* A backend may know the lanes of a role when it is compiled. */
+#ifdef KD_LANES_OF
+KP_FN kp_u32 kd_pick(kp_u32 i, kp_u32 a, kp_u32 b, kp_u32 c, kp_u32 d, kp_u32 e) {
+    return i == 0 ? a : i == 1 ? b : i == 2 ? c : i == 3 ? d : e;
+}
+KP_FN kp_u32 kd_lanes(kp_u32 role) { return kd_pick(role, KD_LANES_OF); }
+#define KP_LANES(c, role) kd_lanes(role)
+#else
+#define KP_LANES(c, role) ((c)->worker->lanes[role])
+#endif
 
 /* A lane of a role. */
 typedef struct kp_ctx {
@@ -110,7 +140,29 @@ typedef struct kp_ctx {
     kp_slot *slot;       /* of the task in hand */
     const kp_task *task; /* in the slot */
     void *backend;
+#ifdef __CUDACC__
+    const void *params; /* of the task in hand */
+#endif
 } kp_ctx;
+
+/* Moments in a task's life that a trace keeps, of one lane a role. X(NAME) */
+#define KP_MARK_MAP(X)                                                                                                 \
+    X(LOADER_BEGINS)                                                                                                   \
+    X(LOADER_DONE)                                                                                                     \
+    X(CLAIMED)                                                                                                         \
+    X(EVENTS)                                                                                                          \
+    X(FETCHED)                                                                                                         \
+    X(LOADED)                                                                                                          \
+    X(COMPUTED)                                                                                                        \
+    X(STORER_BEGINS)                                                                                                   \
+    X(STORED)                                                                                                          \
+    X(SIGNALLED)
+enum kp_mark {
+#define X(NAME) KP_MARK_##NAME,
+    KP_MARK_MAP(X)
+#undef X
+        KP_MARKS
+};
 
 /* What a waiting lane waits for: lets the CPU scheduler look without switching, and names it in reports. */
 enum kp_hint_kind { KP_HINT_RUN, KP_HINT_BAR, KP_HINT_COUNTER, KP_HINT_GO, KP_HINT_AGENT };

@@ -12,14 +12,10 @@ KP_FN void kp_add_release(kp_u32 *p, kp_u32 v) { __atomic_fetch_add(p, v, __ATOM
 KP_FN kp_u64 kp_load_acquire64(const kp_u64 *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 KP_FN void kp_store_release64(kp_u64 *p, kp_u64 v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
 
-KP_FN void kp_publish_copies(kp_ctx *c, kp_slot *slot, const kp_task *t) { (void)c, (void)slot, (void)t; }
+KP_FN void kp_slot_fill(kp_ctx *c, kp_slot *slot, kp_u32 q) {
+    slot->task = c->worker->launch->tasks[c->worker->launch->queue[q]];
+}
 KP_FN void kp_events_passed(kp_ctx *c, const kp_task *t) { (void)c, (void)t; }
-KP_FN kp_u32 kp_wait_event(const kp_ctx *c, const kp_task *t, kp_u32 i) {
-    return c->worker->launch->waits[t->wait_first + i];
-}
-KP_FN kp_u32 kp_wait_triggers(const kp_ctx *c, const kp_task *t, kp_u32 i) {
-    return c->worker->launch->triggers[kp_wait_event(c, t, i)];
-}
 KP_FN kp_u32 kp_count(kp_u32 *p) { return (*p)++; }
 
 /* The whole barrier is one word (see kp_bar), so that a phase flips atomically with the last arrival or byte. */

@@ -16,6 +16,16 @@ keel_status cuda_code_source(const plan *p, buf *out, keel_error *err);
  * report alone. */
 keel_status cuda_code_probes(const plan *p, buf *out, keel_error *err);
 
+/* The cases of the plan's dispatch: a role body with the parameters of an instance. Instances that differ in their
+ * buffers alone share a case; kp_record.variant is its number. */
+typedef struct cuda_cases {
+    uint32_t n;
+    uint32_t *phase;    /* [n] the first of the plan's phases of this case */
+    uint32_t *of_phase; /* [n_phases] */
+} cuda_cases;
+keel_status cuda_cases_make(const plan *p, cuda_cases *out, keel_error *err);
+void cuda_cases_free(cuda_cases *c);
+
 /* Stages of the weight stream's ring. */
 uint32_t cuda_code_stages(const plan *p);
 /* Bytes of the pages and that ring: keel_run's dynamic SMEM. */

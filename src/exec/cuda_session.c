@@ -69,8 +69,8 @@ static uint64_t take(layout *l, uint64_t bytes) {
 
 /* Offsets become addresses once the allocation is there. */
 typedef struct places {
-    uint64_t arena, consts, params, tasks, queue, queue_first, waits, triggers, events, control, instances, state, step,
-        request, page_table;
+    uint64_t arena, consts, records, queue_first, waits, triggers, events, control, state, step, request,
+        page_table;
 } places;
 
 enum { USE_PLAIN = 1, USE_PACKED = 2 };
@@ -84,16 +84,13 @@ static void place_all(cuda_session *s, layout *l, places *at, uint64_t *buffer_a
     const plan *p = s->p;
     at->arena = take(l, p->arena_bytes);
     at->consts = take(l, p->consts_bytes);
-    at->params = take(l, (uint64_t)p->params_bytes + KP_SLOT_PARAMS * sizeof(uint32_t));
-    at->tasks = take(l, (uint64_t)p->n_tasks * sizeof *p->tasks);
-    at->queue = take(l, (uint64_t)p->n_tasks * sizeof *p->queue);
+    at->records = take(l, (uint64_t)p->n_tasks * sizeof(kp_record));
     at->queue_first = take(l, ((uint64_t)p->workers + 1) * sizeof *p->queue_first);
     at->waits = take(l, (uint64_t)p->n_waits * sizeof *p->waits);
     at->triggers = take(l, (uint64_t)p->n_events * sizeof(uint32_t));
     s->events_bytes = ((uint64_t)p->n_events + 1) * sizeof(kp_event);
     at->events = take(l, s->events_bytes);
     at->control = take(l, sizeof(kp_control));
-    at->instances = take(l, (uint64_t)p->n_instances * sizeof(kp_instance));
     at->state = take(l, sizeof(kp_state));
     at->step = take(l, sizeof(kp_step));
     at->request = take(l, sizeof(kp_request));
@@ -219,27 +216,46 @@ static keel_status bind_buffers(cuda_session *s, const weights *w, const places 
 
 static void *address(cu_ptr at) { return (void *)(uintptr_t)at; }
 
-static keel_status upload_instances(cuda_session *s, const places *at, keel_error *err) {
-    const plan *p = s->p;
-    kp_instance *list = mem_calloc((size_t)p->n_instances + 1, sizeof *list);
-    if (!list) return KEEL_NOMEM_AT(err, "session");
-    for (uint32_t i = 0; i < p->n_instances; i++) {
-        if (p->instances[i].params_bytes > KP_SLOT_PARAMS * sizeof(uint32_t)) {
-            mem_free(list);
-            return error_set(err, KEEL_UNSUPPORTED, "%s: %u bytes of parameters; the GPU's slots hold %zu",
-                             p->instances[i].name, p->instances[i].params_bytes, KP_SLOT_PARAMS * sizeof(uint32_t));
-        }
-        list[i].params = address(s->base + at->params + p->instances[i].params_offset);
-        for (int k = 0; k < KP_BUFFERS; k++) {
-            uint32_t b = p->instances[i].buffer[k];
-            int weight = k - p->instances[i].op->max_in;
-            bool packed =
-                weight >= 0 && weight < p->instances[i].op->max_weights && (p->instances[i].op->streamed >> weight & 1);
-            if (b != KP_NONE) list[i].buffer[k] = address(packed ? s->packed[b] : s->buffer[b]);
-        }
+_Static_assert(sizeof(kp_record) % 16 == 0, "a record is brought into SMEM by one copy of whole 16 bytes");
+
+static void fill_buffers(const cuda_session *s, const plan_instance *inst, void **buffer) {
+    for (int k = 0; k < KP_BUFFERS; k++) {
+        uint32_t b = inst->buffer[k];
+        int weight = k - inst->op->max_in;
+        bool packed = weight >= 0 && weight < inst->op->max_weights && (inst->op->streamed >> weight & 1);
+        if (b != KP_NONE) buffer[k] = address(packed ? s->packed[b] : s->buffer[b]);
     }
-    keel_status status = upload(s, s->base + at->instances, list, (uint64_t)p->n_instances * sizeof *list, err);
-    mem_free(list);
+}
+
+static void fill_record(const cuda_session *s, uint32_t entry, uint32_t variant, kp_record *r) {
+    const plan *p = s->p;
+    uint32_t task = p->queue[entry];
+    const kp_task *t = &p->tasks[task];
+    *r = (kp_record){.task = *t, .variant = variant, .entry = entry};
+    fill_buffers(s, &p->instances[t->instance], r->buffer);
+    for (uint32_t i = 0; i < t->n_waits && i < KP_RECORD_WAITS; i++) {
+        r->event[i] = p->waits[t->wait_first + i];
+        r->triggers[i] = p->events[r->event[i]].triggers;
+    }
+}
+
+/* Records in the order of the queues: a controller reads its own one after the other. */
+static keel_status upload_records(cuda_session *s, const places *at, keel_error *err) {
+    const plan *p = s->p;
+    cuda_cases cases;
+    KEEL_TRY(cuda_cases_make(p, &cases, err));
+    kp_record *list = mem_calloc((size_t)p->n_tasks + 1, sizeof *list);
+    uint32_t *variant = mem_calloc((size_t)p->n_tasks + 1, sizeof *variant);
+    keel_status status = list && variant ? KEEL_OK : KEEL_NOMEM_AT(err, "session");
+    for (uint32_t i = 0; status == KEEL_OK && i < p->n_phases; i++) {
+        for (uint32_t k = 0; k < p->phases[i].n_tasks; k++) variant[p->phases[i].first_task + k] = cases.of_phase[i];
+    }
+    for (uint32_t q = 0; status == KEEL_OK && q < p->n_tasks; q++)
+        fill_record(s, q, variant[p->queue[q]], &list[q]);
+    if (status == KEEL_OK) status = upload(s, s->base + at->records, list, (uint64_t)p->n_tasks * sizeof *list, err);
+    if (status == KEEL_OK) status = cuda_check(&s->d, s->d.stream_wait(s->stream), "copy to the GPU", err);
+    mem_free(list), mem_free(variant);
+    cuda_cases_free(&cases);
     return status;
 }
 
@@ -262,13 +278,10 @@ static keel_status upload_tables(cuda_session *s, const places *at, keel_error *
     mem_free(triggers);
     KEEL_TRY(status);
     KEEL_TRY(upload(s, base + at->consts, p->consts, p->consts_bytes, err));
-    KEEL_TRY(upload(s, base + at->params, p->params, p->params_bytes, err));
-    KEEL_TRY(upload(s, base + at->tasks, p->tasks, (uint64_t)p->n_tasks * sizeof *p->tasks, err));
-    KEEL_TRY(upload(s, base + at->queue, p->queue, (uint64_t)p->n_tasks * sizeof *p->queue, err));
     KEEL_TRY(
         upload(s, base + at->queue_first, p->queue_first, ((uint64_t)p->workers + 1) * sizeof *p->queue_first, err));
     KEEL_TRY(upload(s, base + at->waits, p->waits, (uint64_t)p->n_waits * sizeof *p->waits, err));
-    KEEL_TRY(upload_instances(s, at, err));
+    KEEL_TRY(upload_records(s, at, err));
     return upload_page_table(s, at, err);
 }
 
@@ -277,14 +290,12 @@ static void set_launch(cuda_session *s, const places *at) {
     s->events = base + at->events, s->control = base + at->control, s->state = base + at->state;
     s->step = base + at->step, s->request = base + at->request, s->page_table = base + at->page_table;
     s->launch = (kp_launch){.n_workers = s->p->workers,
-                            .tasks = address(base + at->tasks),
-                            .queue = address(base + at->queue),
+                            .records = address(base + at->records),
                             .queue_first = address(base + at->queue_first),
                             .waits = address(base + at->waits),
                             .triggers = address(base + at->triggers),
                             .events = address(s->events),
                             .control = address(s->control),
-                            .instances = address(base + at->instances),
                             .step = address(s->step),
                             .state = address(s->state),
                             .request = address(s->request),

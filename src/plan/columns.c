@@ -83,10 +83,17 @@ static uint64_t matmul_x_bytes(const tiler *t, const graph_op *op, const kp_matm
     return kp_matmul_x_bytes(p, (kp_u32)dtype_bytes(tiler_dtype(t, op->in[0])));
 }
 
-/* Rows of x that fit beside an output tile. Where weights stream, x must not wait for room: a page is left for y. */
-static kp_u32 staged_rows(const tiler *t, uint64_t row_bytes) {
+/* Where weights stream, the launcher brings the residual too, so that the storer need not wait for it. */
+static uint64_t residual_column_bytes(const tiler *t, uint64_t act_bytes, int residual) {
+    return residual && tiler_env(t)->arch->stage_bytes ? tiler_env(t)->m_max * act_bytes : 0;
+}
+
+/* Rows of x that fit beside an output tile. Where weights stream, x must not wait for room: pages for the smallest tile
+ * are left. */
+static kp_u32 staged_rows(const tiler *t, uint64_t row_bytes, uint64_t column_bytes) {
     const tile_env *env = tiler_env(t);
-    uint64_t pages = env->arch->stage_bytes ? env->n_pages - 1 : env->n_pages / 2 - 1;
+    uint64_t tile = (env->arch->tile_rows * column_bytes + env->arch->page_bytes - 1) / env->arch->page_bytes;
+    uint64_t pages = env->arch->stage_bytes ? env->n_pages - tile : env->n_pages / 2 - 1;
     uint64_t rows = pages * env->arch->page_bytes / row_bytes;
     return (kp_u32)(rows < env->m_max ? rows : env->m_max);
 }
@@ -113,13 +120,11 @@ keel_status columns_matmul_fill(const tiler *t, const graph *g, const graph_op *
     KEEL_TRY(columns_scale(t, g, op, matrix, &p->scale, &p->scale_dtype, err));
     p->parts = arch->stage_bytes ? arch->lanes[KP_CONSUMER] : 1;
     p->x_pitch = columns_x_pitch(arch, p->k);
-    p->x_rows = staged_rows(t, (uint64_t)p->x_pitch * dtype_bytes(tiler_dtype(t, op->in[0])));
+    uint64_t act = dtype_bytes(tiler_dtype(t, op->in[0]));
+    uint64_t column = kp_matmul_y_bytes(p, tiler_env(t)->m_max) + residual_column_bytes(t, act, op->in[1]);
+    p->x_rows = staged_rows(t, p->x_pitch * act, column);
     if (!arch->stage_bytes && p->x_rows < tiler_env(t)->m_max) p->x_rows = 0;
     return KEEL_OK;
-}
-
-static uint64_t matmul_column_bytes(const tiler *t, const kp_matmul *p) {
-    return kp_matmul_y_bytes(p, tiler_env(t)->m_max);
 }
 
 void columns_matmul_tile(tiler *t, const graph *g, const graph_op *op) {
@@ -127,9 +132,11 @@ void columns_matmul_tile(tiler *t, const graph *g, const graph_op *op) {
     const kp_matmul *p = tiler_params_of(t);
     const tile_env *env = tiler_env(t);
     uint64_t page = env->arch->page_bytes, x_pages = (matmul_x_bytes(t, op, p) + page - 1) / page;
-    uint32_t most = columns_most(t, matmul_x_bytes(t, op, p), matmul_column_bytes(t, p), 1);
+    uint64_t column =
+        kp_matmul_y_bytes(p, env->m_max) + residual_column_bytes(t, dtype_bytes(tiler_dtype(t, op->in[0])), op->in[1]);
+    uint32_t most = columns_most(t, matmul_x_bytes(t, op, p), column, 1);
     if (env->arch->stage_bytes) /* weights run ahead in the ring, so that a task may take all pages */
-        most = (uint32_t)((env->n_pages - x_pages) * page / matmul_column_bytes(t, p));
+        most = (uint32_t)((env->n_pages - x_pages) * page / column);
     columns_tile(t, p->n, 0, most);
 }
 
@@ -145,6 +152,8 @@ void columns_matmul_task(tiler *t, const graph *g, const graph_op *op, const op_
     tiler_read(t, residual, k->lo, k->hi);
     tiler_write(t, op->out[0], k->lo, k->hi);
     if (p->x_rows) tiler_region(t, KP_MATMUL_X, matmul_x_bytes(t, op, p), KP_CONSUMER);
-    tiler_region(t, KP_MATMUL_Y, (width + 15) / 16 * 16 * matmul_column_bytes(t, p), KP_STORER);
+    tiler_region(t, KP_MATMUL_Y, (width + 15) / 16 * 16 * kp_matmul_y_bytes(p, tiler_env(t)->m_max), KP_STORER);
+    uint64_t residual_bytes = width * residual_column_bytes(t, act, residual);
+    if (residual_bytes) tiler_region(t, KP_MATMUL_R, residual_bytes, KP_STORER);
     tiler_cost(t, weight + bias, (p->k + (residual ? 2 : 1) * width) * act, 2 * width * p->k);
 }

@@ -27,7 +27,7 @@ __attribute__((visibility("default"))) const emu_api *emu; /* set when the modul
 #define KX_SHARED(type, name) type &name = *(type *)emu->shared(__COUNTER__, sizeof(type), alignof(type), #name)
 #define KX_SHARED_ARRAY(type, name, n)                                                                                 \
     type(&name)[n] = *(type(*)[n])emu->shared(__COUNTER__, sizeof(type[n]), alignof(type), #name)
-#define KX_SHARED_DYNAMIC(name) kp_u8 *name = (kp_u8 *)emu->shared_dynamic()
+KP_FN kp_u8 *kx_shared_base(void) { return (kp_u8 *)emu->shared_dynamic(); }
 
 /* Parameters are kept by value for as long as the launch lasts. */
 template <class... A> struct kx_emu_call {

@@ -18,10 +18,8 @@ void kp_bulk_start(kp_ctx *c, void *dst, const void *src, kp_u32 bytes, kp_bar *
 void kp_yield(kp_ctx *c, kp_hint hint);
 int kp_abort_poll(kp_ctx *c);
 void kp_dispatch(kp_ctx *c);
-void kp_publish_copies(kp_ctx *c, kp_slot *slot, const kp_task *t);
+void kp_slot_fill(kp_ctx *c, kp_slot *slot, kp_u32 q);
 void kp_events_passed(kp_ctx *c, const kp_task *t);
-kp_u32 kp_wait_event(const kp_ctx *c, const kp_task *t, kp_u32 i);
-kp_u32 kp_wait_triggers(const kp_ctx *c, const kp_task *t, kp_u32 i);
 kp_u32 kp_count(kp_u32 *p);
 int kp_run_over(const kp_launch *launch);
 

@@ -73,7 +73,7 @@ static bool worker_word_name(uint32_t w, const void *object, char text[64]) {
             continue;
         return true;
     }
-    return object == &k->stop_seen && snprintf(text, 64, "worker %u stop_seen", w) > 0;
+    return false;
 }
 
 const char *world_name(const void *object, char text[64]) {
@@ -353,7 +353,7 @@ static void check_worker_bars(const kp_worker *w, uint32_t iterations) {
         check_bar(&slot->arrived, uses + (s == tasks % KP_SLOTS)); /* and TERMINATE */
         const kp_bar *bars[] = {&slot->claimed, &slot->loaded, &slot->computed, &slot->finished, &slot->ready};
         for (size_t i = 0; i < sizeof bars / sizeof *bars; i++) check_bar(bars[i], uses);
-        for (uint32_t r = KP_LOADER; r < KP_ROLES; r++) check_bar(&slot->join[r], uses);
+        for (uint32_t r = KP_LOADER; r < KP_ROLES; r++) check_bar(&slot->join[r], w->lanes[r] > 1 ? uses : 0);
     }
     for (uint32_t p = 0; p < w->n_pages; p++) check_bar(&w->page_free[p], w->claims[p]);
 }

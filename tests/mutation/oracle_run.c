@@ -305,14 +305,10 @@ KP_FN int kp_run_over(const kp_launch *l) {
     return R->now->ctx.iteration + 1 >= ORACLE_ITERATIONS;
 }
 
-KP_FN void kp_publish_copies(kp_ctx *c, kp_slot *slot, const kp_task *t) { (void)c, (void)slot, (void)t; }
+KP_FN void kp_slot_fill(kp_ctx *c, kp_slot *slot, kp_u32 q) {
+    slot->task = c->worker->launch->tasks[c->worker->launch->queue[q]];
+}
 KP_FN void kp_events_passed(kp_ctx *c, const kp_task *t) { (void)c, (void)t; }
-KP_FN kp_u32 kp_wait_event(const kp_ctx *c, const kp_task *t, kp_u32 i) {
-    return c->worker->launch->waits[t->wait_first + i];
-}
-KP_FN kp_u32 kp_wait_triggers(const kp_ctx *c, const kp_task *t, kp_u32 i) {
-    return c->worker->launch->triggers[kp_wait_event(c, t, i)];
-}
 KP_FN kp_u32 kp_count(kp_u32 *p) { return (*p)++; }
 
 static void kp_dispatch(kp_ctx *c);

@@ -109,7 +109,7 @@ static const struct breakage {
     oracle_verdict verdict, or_this;
     enum oracle_blindness unseen_without;
 } breakages[] = {
-    {"no waits", no_waits, QWEN_W2, ORACLE_RACE, ORACLE_UNWRITTEN, ORACLE_BLIND_GLOBAL},
+    {"no waits", no_waits, QWEN_W2, ORACLE_RACE, ORACLE_UNWRITTEN, ORACLE_BLIND_TAGS},
     {"no trigger", no_trigger, QWEN_W2, ORACLE_DEADLOCK, ORACLE_DEADLOCK, ORACLE_BLIND_STUCK},
     {"events too early", early_events, QWEN_W2, ORACLE_RACE, ORACLE_UNWRITTEN, ORACLE_BLIND_GLOBAL},
     {"queue backwards", later_first, QWEN_W1, ORACLE_DEADLOCK, ORACLE_DEADLOCK, ORACLE_BLIND_STUCK},
