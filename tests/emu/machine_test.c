@@ -36,7 +36,7 @@ static const char text[] =
     "}\n"
     /* what: 0 fine; else what is broken */
     "KX_KERNEL(copy)(const kp_u8 *from, kp_u32 *out, kp_u32 what) {\n"
-    "    KX_SHARED_DYNAMIC(smem);\n"
+    "    kp_u8 *smem = kx_shared_base();\n"
     "    KX_SHARED(kp_u64, bar);\n"
     "    KX_SHARED(kp_u64, other);\n"
     "    kp_u32 me = kx_thread();\n"

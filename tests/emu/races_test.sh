@@ -20,6 +20,6 @@ raced() {
         --synth tiny-qwen3 --workers 4
     grep -qE "race: a (read|write) by block [0-9] thread [0-9]+ in .*$2" err || wrong "fault $1: $(head -n 20 err)"
 }
-raced 5 'allocation'            # lane 0 signals without waiting for its sister lane
+raced 15 'allocation'           # the event is triggered before the results are there
 raced 16 'shared worker\+'      # a slot is filled again before its last task is over
 finish
