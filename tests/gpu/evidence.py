@@ -5,7 +5,8 @@ a file is taken, stand in docs/perf/README.md.
   evidence.py header PART --commit C --keel K --command TEXT     the head of a file, on stdout
   evidence.py newest DIR PART                                    path and commit of the newest committed file of that part
   evidence.py table FILE...                                      a short table: rows that did not pass, one line for each group of others
-  evidence.py judge DIR PART REGEX [--rows N] [KEY>=N|KEY<=N]... one line: PASS, FAIL or NOT-RUN, figure, commit, of at least N rows
+  evidence.py judge DIR PART REGEX [KEY>=N|KEY<=N]... [--rows N] [--goal KEY>=N]...
+                 one line: PASS, FAIL or NOT-RUN, figure, whether the goal is reached, files and commits; of at least N rows
 """
 import argparse
 import datetime
@@ -126,16 +127,22 @@ def of_a_gpu(head):
     return not head.get("machine", "no GPU").startswith("no GPU") and not re.search(r"--tiny|--device cpu", head.get("command", ""))
 
 
-def newest(folder, part, regex=None):
-    """(path, head, rows) of the newest committed file of a part, that has a row of that name where one is asked for."""
-    found = []
-    for path in committed(folder):
-        parsed = parse(path)
-        if not parsed or parsed[0].get("evidence") != part or not of_a_gpu(parsed[0]):
-            continue
-        if regex is None or any(re.search(regex, r[1]) for r in parsed[1]):
-            found.append((parsed[0].get("date", ""), path, *parsed))
-    return max(found)[1:] if found else None
+def evidence(folder, part):
+    """[(head, path, rows)] of the committed files of a part, oldest first."""
+    found = [(path, parse(path)) for path in committed(folder)]
+    found = [(f[0], path, f[1]) for path, f in found if f and f[0].get("evidence") == part and of_a_gpu(f[0])]
+    return sorted(found, key=lambda f: (f[0].get("date", ""), f[1]))
+
+
+def newest_rows(folder, part, regex):
+    """{name: (row, head, path)}: of each row the newest; a part may have been taken in several calls. A row that was not run does
+    not hide an older one that was."""
+    rows = {}
+    for head, path, found in evidence(folder, part):
+        for r in found:
+            if re.search(regex, r[1]) and (r[0] != "NOT-RUN" or r[1] not in rows):
+                rows[r[1]] = (r, head, path)
+    return rows
 
 
 def since(commit):
@@ -154,26 +161,35 @@ def met(figures, condition):
     return value >= float(limit) if sign == ">=" else value <= float(limit)
 
 
+def origin(found):
+    """Which files and commits."""
+    files = {path: head.get("commit", "?") for _, head, path in found}
+    return "; ".join(f"{os.path.basename(p)}, commit {c[:12]}{since(c.split()[0])}" for p, c in sorted(files.items()))
+
+
+def reached(rows, goals):
+    """A sentence on goals beyond the bar, or nothing."""
+    if not goals:
+        return ""
+    missed = [g for g in goals if not all(met(r[2], g) for r in rows)]
+    return f"; goal {' '.join(missed or goals)} {'not reached' if missed else 'reached'}"
+
+
 def judge(a):
-    found = newest(a.folder, a.part, a.regex)
-    if not found:
+    found = list(newest_rows(a.folder, a.part, a.regex).values())
+    rows = [r for r, _, _ in found]
+    if not rows:
         print(f"NOT-RUN no committed evidence of part {a.part} has a row {a.regex}")
         return 2
-    path, head, rows = found
-    rows = [r for r in rows if re.search(a.regex, r[1])]
     bad = [r for r in rows if r[0] == "FAIL" or (r[0] == "PASS" and not all(met(r[2], c) for c in a.conditions))]
     idle = [r for r in rows if r[0] == "NOT-RUN"]
-    origin = f"({os.path.basename(path)}, commit {head.get('commit', '?')[:12]}{since(head.get('commit', '?').split()[0])})"
     if bad:
-        print(f"FAIL {len(bad)} of {len(rows)} rows: {shown(bad[0])} {origin}")
+        print(f"FAIL {len(bad)} of {len(rows)} rows: {shown(bad[0])}{reached(rows, a.goal)} ({origin(found)})")
         return 1
-    if len(rows) < a.rows:
-        print(f"NOT-RUN {len(rows)} of {a.rows} rows {a.regex} {origin}")
+    if len(rows) - len(idle) < a.rows or idle:
+        print(f"NOT-RUN {len(rows) - len(idle)} of {max(a.rows, len(rows))} rows {a.regex}{': ' + shown(idle[0]) if idle else ''} ({origin(found)})")
         return 2
-    if idle:
-        print(f"NOT-RUN {len(idle)} of {len(rows)} rows: {shown(idle[0])} {origin}")
-        return 2
-    print(f"PASS {shown(rows[0]) if len(rows) == 1 else f'{len(rows)} rows'} {origin}")
+    print(f"PASS {shown(rows[0]) if len(rows) == 1 else f'{len(rows)} rows {worst(rows)}'.strip()}{reached(rows, a.goal)} ({origin(found)})")
     return 0
 
 
@@ -193,15 +209,16 @@ def main():
         v.add_argument("part")
     j.add_argument("regex")
     j.add_argument("--rows", type=int, default=1)
+    j.add_argument("--goal", action="append", default=[])
     j.add_argument("conditions", nargs="*")
     a = p.parse_args()
     if a.verb == "header":
         return header(a)
     if a.verb in ("judge", "table"):
         return {"judge": judge, "table": table}[a.verb](a)
-    found = newest(a.folder, a.part)
+    found = evidence(a.folder, a.part)
     if found:
-        print(found[0], found[1].get("commit", "?"))
+        print(found[-1][1], found[-1][0].get("commit", "?"))
     return 0 if found else 1
 
 
