@@ -55,7 +55,7 @@ def command(words, seconds, environment=None):
 class Bench:
     def __init__(self, a):
         self.a, self.report, self.began = a, Report(), time.monotonic()
-        self.cubins = Cubins(a.keel if a.device == "cuda" else None)
+        self.cubins = Cubins(a.sessions if a.device == "cuda" else None)
 
     def left(self):
         return self.a.seconds - (time.monotonic() - self.began)
@@ -65,19 +65,19 @@ class Bench:
 
     def compile_ahead(self, what):
         """what: (geometry, weights, ctx, batch, runs, steps) of the rows to come."""
-        for row in what:
-            self.cubins.begin(*self.plan_words(*row))
+        for geometry, weights, *row in what:
+            self.cubins.begin(["--synth", self.source(geometry, weights)], **self.plan(*row))
 
-    def plan_words(self, geometry, weights, ctx, batch, runs, steps):
-        """The plan that keel bench makes, as keel plan takes it."""
-        return ("--synth", self.source(geometry, weights), "--batch", str(batch), "--max-seq", str(ctx + runs * steps), *self.a.option)
+    def plan(self, ctx, batch, runs, steps):
+        """The plan that keel bench makes, as Sessions.plan() takes it."""
+        return {"batch": batch, "max_seq": ctx + runs * steps, "workers": self.a.workers}
 
     def measure(self, geometry, weights, ctx, batch, runs, steps, limit):
         """{ms, min, max, gb, ceiling, achieved, prefill_ms}; times in ms, bytes in GB, rates in GB/s. The runs follow one another
         behind one prefill: each is `steps` consecutive steps with growing KV pages."""
         words = [self.a.keel, "bench", "--synth", self.source(geometry, weights), "--device", self.a.device, "--batch", str(batch), "--ctx",
-                 str(ctx), "--runs", str(runs), "--steps", str(steps), "--one-prefill", "--json", *self.a.option]
-        cubin = self.cubins.get(*self.plan_words(geometry, weights, ctx, batch, runs, steps))
+                 str(ctx), "--runs", str(runs), "--steps", str(steps), "--one-prefill", "--json", *(["--workers", str(self.a.workers)] if self.a.workers else [])]
+        cubin = self.cubins.get(["--synth", self.source(geometry, weights)], **self.plan(ctx, batch, runs, steps))
         out, wall = command(words + (["--cubin", cubin] if cubin else []), min(limit, max(self.left(), 1)))
         c = json.loads(out)["contexts"][0]
         d = c["decode_ms_a_token"]
@@ -179,7 +179,7 @@ class Bench:
     def start(self):
         """Cold: an empty cache. Warm: what stands between the command and the first token besides weights, as the sum of two whole
         commands: plan and proof of the big model (no GPU), and a run of a model whose weights are nothing."""
-        k, device = self.a.keel, ["--device", self.a.device, *self.a.option]
+        k, device = self.a.keel, ["--device", self.a.device]
         tiny = [k, "run", "--synth", "tiny-qwen3", "--tokens", "1,2,3", "--max-new-tokens", "2", "--batch", "1", *device]
         with tempfile.TemporaryDirectory() as folder:
             cache = {"XDG_CACHE_HOME": folder}
@@ -199,6 +199,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("what", choices=("bench", "peers", "start"))
     p.add_argument("--keel", required=True)
+    p.add_argument("--sessions", help="the program of tests/gpu/sessions.c: device code is compiled ahead, side by side")
     p.add_argument("--device", default="cuda")
     p.add_argument("--only", default="", help="rows whose name matches")
     p.add_argument("--runs", type=int, default=5)
@@ -208,7 +209,7 @@ def main():
     p.add_argument("--fp8", default="GEOMETRY-fp8", help="how --synth names a geometry with FP8 weights")
     p.add_argument("--torch-decode", help="the PyTorch peer: prints 'torch-MODE: N ms/step'")
     p.add_argument("--modes", default="graph,compile")
-    p.add_argument("--option", action="append", default=[], help="one more word for keel, of the plan: --option=--workers --option=8")
+    p.add_argument("--workers", type=int, default=0)
     a = p.parse_args()
     if a.what == "peers" and not a.torch_decode:
         p.error("peers needs --torch-decode")

@@ -30,7 +30,7 @@ keel_status keel_plan_cubin(const keel_plan *k, const char *path, bool json, cha
     cuda_report *r = mem_calloc(1, sizeof *r);
     if (!r) return KEEL_NOMEM_AT(err, path);
     keel_status s = plan_check_bodies(p, err);
-    if (s == KEEL_OK) s = cuda_compile_file(p, &cubin, r, err);
+    if (s == KEEL_OK) s = cuda_compile_file(p, report != NULL, &cubin, r, err);
     if (s == KEEL_OK) s = file_write(path, cubin.data, cubin.len, err);
     if (s == KEEL_OK) write_report(p, r, cubin.len, json, &text);
     if (s == KEEL_OK && report) {

@@ -195,7 +195,7 @@ static double now_s(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-keel_status cuda_compile_file(const plan *p, buf *sealed, cuda_report *report, keel_error *err) {
+keel_status cuda_compile_file(const plan *p, bool roles, buf *sealed, cuda_report *report, keel_error *err) {
     cuda_nvrtc n;
     buf source = {0};
     cubin_origin origin;
@@ -209,7 +209,7 @@ keel_status cuda_compile_file(const plan *p, buf *sealed, cuda_report *report, k
     report->seconds = now_s() - from;
     cuda_kernel *run = s == KEEL_OK ? cuda_report_find(report, "keel_run") : NULL;
     if (run) run->cap = 65536 / (cuda_code_lanes(p) * 32) / 8 * 8;
-    if (s == KEEL_OK) s = probe(p, report, err);
+    if (s == KEEL_OK && roles) s = probe(p, report, err);
     if (s == KEEL_OK) s = cuda_report_check(report, err);
     if (s == KEEL_OK) s = cubin_seal(&origin, sealed, err);
     report->nvrtc_major = origin.nvrtc_major, report->nvrtc_minor = origin.nvrtc_minor;

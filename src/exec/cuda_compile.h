@@ -13,9 +13,9 @@
  * KEEL_REFUSED: the compiler's log. */
 keel_status cuda_compile_get(const plan *p, const char *cache_dir, const char *file, buf *code, keel_error *err);
 
-/* Compiles to the bytes of a file (exec/cuda_cubin.h), and every role alone for the report. KEEL_REFUSED: it does not
- * compile, or something spills or lies in local memory. */
-keel_status cuda_compile_file(const plan *p, buf *sealed, cuda_report *report, keel_error *err);
+/* Compiles to the bytes of a file (exec/cuda_cubin.h), and where roles is true every role alone for the report, which
+ * takes as long again. KEEL_REFUSED: it does not compile, or something spills or lies in local memory. */
+keel_status cuda_compile_file(const plan *p, bool roles, buf *sealed, cuda_report *report, keel_error *err);
 
 /* Any source over the built-in device text, for what the compiler says of its kernels alone. */
 keel_status cuda_compile_text(const char *arch, const char *source, cuda_report *report, keel_error *err);

@@ -41,6 +41,9 @@ class Group:
         self.changes, self.repeats = changes or {}, repeats
         self.name = f"{kind}/{name or geometry}" + (f"-l{layers}" if layers else "")
 
+    def slice(self):
+        return (0, self.layers - 1) if self.layers else None
+
 
 def depth(geometry, batches, about, repeats, layers=None):
     return Group("depth", geometry, [(b, 0, [DEPTH_PROMPT]) for b in batches], about, layers, repeats=repeats)
@@ -98,7 +101,7 @@ def errors(got, want):
 class Runner:
     def __init__(self, a):
         self.a, self.report, self.began = a, Report(), time.monotonic()
-        self.cubins = Cubins(a.keel)
+        self.cubins = Cubins(a.sessions if a.device == "cuda" else None)
         self.guessed = self.spent = 0.0
 
     def left(self):
@@ -118,11 +121,9 @@ class Runner:
             json.dump(c, f)
         return path, c["vocab_size"]
 
-    def plan_words(self, group, config, batch):
-        """The plan that Sessions.plan() makes for a batch of this group, as keel plan takes it."""
-        words = ["--synth", config, "--batch", str(batch), "--max-seq", str(self.positions(group))]
-        words += ["--layers", f"0-{group.layers - 1}"] if group.layers else []
-        return words + (["--workers", str(self.a.workers)] if self.a.workers else [])
+    def plan(self, group, batch):
+        """As Sessions.plan() takes it."""
+        return {"batch": batch, "max_seq": self.positions(group), "workers": self.a.workers}
 
     def positions(self, group):
         """Of a group's KV pages; enough that there are some to permute."""
@@ -193,8 +194,8 @@ class Runner:
         steps, repeats = self.a.steps, min(group.repeats, self.a.repeats)
         for batch, page_seed, prompts in self.plans(group):
             start = time.monotonic()
-            facts = s.plan(batch=batch, max_seq=self.positions(group), workers=self.a.workers)
-            cubin = self.cubins.get(*self.plan_words(group, config, batch))
+            facts = s.plan(**self.plan(group, batch))
+            cubin = self.cubins.get(["--synth", config], group.slice(), **self.plan(group, batch))
             waited = time.monotonic() - start
             opened = s.open(page_seed, self.a.watchdog, cubin)
             self.report.note(f"{group.name}/batch-{batch}: {facts['workers']} workers, KV pages in order {page_seed or 'as they lie'}, "
@@ -219,8 +220,7 @@ class Runner:
 
     def group(self, group, config, vocab):
         start = time.monotonic()
-        layers = (0, group.layers - 1) if group.layers else None
-        with Sessions(self.a.sessions, ["--synth", config], self.a.device, self.a.seed + self.a.break_seed, layers,
+        with Sessions(self.a.sessions, ["--synth", config], self.a.device, self.a.seed + self.a.break_seed, group.slice(),
                       self.a.timeout) as s:
             self.cases(group, config, s, self.references(config, group, vocab, s))
         took = time.monotonic() - start
@@ -232,7 +232,7 @@ class Runner:
             chosen = [(g, *self.config(g, folder)) for g in GROUPS if re.search(self.a.only, g.name)]
             for group, config, _ in chosen:
                 for batch, *_ in self.plans(group):
-                    self.cubins.begin(*self.plan_words(group, config, batch))
+                    self.cubins.begin(["--synth", config], group.slice(), **self.plan(group, batch))
             for group, config, vocab in chosen:
                 if self.left() < self.about(group):
                     self.report.row("NOT-RUN", group.name, f"takes about {self.about(group):.0f} s, {max(self.left(), 0):.0f} s were left")
@@ -254,7 +254,6 @@ def main():
     p.add_argument("--tiny", action="store_true")
     p.add_argument("--only", default="", help="groups whose name matches")
     p.add_argument("--list", action="store_true", help="the groups and what they may take, and no more")
-    p.add_argument("--keel", help="on a GPU: the program, to compile the device code of all plans side by side")
     p.add_argument("--seconds", type=float, default=1e9, help="begin no group that is not expected to end within them, no case after them")
     p.add_argument("--timeout", type=float, default=400, help="of one answer, seconds")
     p.add_argument("--watchdog", type=int, default=30)

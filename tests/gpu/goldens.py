@@ -25,12 +25,12 @@ class Runner:
         for record in self.records:
             record["greedy_ids"] = record["greedy_ids"][:a.steps]
         self.max_seq = max(len(r["prompt_ids"]) + len(r["greedy_ids"]) for r in self.records)
-        self.cubins = Cubins(a.keel if a.device == "cuda" else None)
+        self.cubins = Cubins(a.sessions if a.device == "cuda" else None)
         self.name = os.path.basename(os.path.normpath(a.model))
 
-    def plan_words(self, batch):
-        return (self.a.model, "--batch", str(batch), "--max-seq", str(self.max_seq),
-                *(["--workers", str(self.a.workers)] if self.a.workers else []))
+    def plan(self, batch):
+        """As Sessions.plan() takes it."""
+        return {"batch": batch, "max_seq": self.max_seq, "workers": self.a.workers}
 
     def judge(self, name, tokens, records, start):
         """tokens: a list of ids for each record."""
@@ -45,8 +45,8 @@ class Runner:
         name, start = f"goldens/{self.name}/batch-{batch}", time.monotonic()
         try:
             with Sessions(self.a.sessions, ["--model", self.a.model], self.a.device, timeout_s=self.a.timeout) as s:
-                s.plan(batch=batch, max_seq=self.max_seq, workers=self.a.workers)
-                s.open(0, 30, self.cubins.get(*self.plan_words(batch)))
+                s.plan(**self.plan(batch))
+                s.open(0, 30, self.cubins.get(["--model", self.a.model], **self.plan(batch)))
                 self.judge(name, [s.run(r["prompt_ids"], len(r["greedy_ids"]), logits=False)[0] for r in self.records], self.records, start)
         except SessionError as e:
             self.report.row("FAIL", name, str(e))
@@ -54,9 +54,10 @@ class Runner:
     def program(self):
         """The same through the program that users have."""
         name, start = f"goldens/{self.name}/keel-run", time.monotonic()
+        workers = ["--workers", str(self.a.workers)] if self.a.workers else []
         with tempfile.TemporaryDirectory() as folder:
             try:
-                got = generate(self.a.keel, self.a.model, self.records[0], ["--device", self.a.device, *self.plan_words(1)[5:]], folder)
+                got = generate(self.a.keel, self.a.model, self.records[0], ["--device", self.a.device, *workers], folder)
             except (SystemExit, OSError, ValueError) as e:
                 self.report.row("FAIL", name, str(e))
                 return
@@ -67,7 +68,7 @@ class Runner:
 
     def all(self):
         for batch in self.a.batch:
-            self.cubins.begin(*self.plan_words(batch))
+            self.cubins.begin(["--model", self.a.model], **self.plan(batch))
         for batch in self.a.batch:
             self.batch(batch)
         self.program()

@@ -34,8 +34,7 @@ keel=$bundle/keel sessions=$bundle/keel-sessions model=$bundle/qwen3-py-12m
 [ -x "$keel" ] && [ -x "$sessions" ] || { echo "run.sh: no $keel or no $sessions: make gpu-bundle" >&2; exit 2; }
 mkdir -p "$out"
 export PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
-tiny=${options[*]:+yes} ahead=''
-[ "$device" != cuda ] || ahead=yes
+tiny=${options[*]:+yes}
 began=$SECONDS failed=0 done_parts=()
 
 # NVRTC comes with PyTorch where the system has none.
@@ -80,7 +79,7 @@ sanitize() {
 
 correct() {
     timeout "$(left)" python3 "$root/tests/gpu/correct.py" --sessions "$sessions" --device "$device" --only "$1" --seconds $(($(left) - 20)) \
-        ${ahead:+--keel "$keel"} ${tiny:+--tiny --workers 2 --repeats 2 --steps 8}
+        ${tiny:+--tiny --workers 2 --repeats 2 --steps 8}
     over $? correct
 }
 measure() { # WHAT REGEX
@@ -90,7 +89,7 @@ measure() { # WHAT REGEX
         row "NOT-RUN peers | no $bundle/torch_decode.py: copy PyTorch's program there"
         return
     fi
-    timeout "$(left)" python3 "$root/bench/gpu.py" "$1" --keel "$keel" --device "$device" --only "$2" --seconds $(($(left) - 10)) "${peer[@]}" \
+    timeout "$(left)" python3 "$root/bench/gpu.py" "$1" --keel "$keel" --sessions "$sessions" --device "$device" --only "$2" --seconds $(($(left) - 10)) "${peer[@]}" \
         ${tiny:+--runs 1 --steps 2}
     over $? "$1"
 }

@@ -3,10 +3,11 @@
  * one a line, and answers each in one line on standard output, "ok NAME=VALUE …" or "error STATUS DETAIL". What `keel
  * run` cannot do stands here: many plans over one set of weights, permuted KV pages, several runs on one handle.
  *
- *   sessions (--synth GEOMETRY|--model DIR) [--seed N] [--layers A B]
+ *   sessions (--synth GEOMETRY|--model DIR) [--seed N] [--layers A B] [--no-weights]
  *
  *   plan ARCH BATCH MAX_SEQ WORKERS KV_SPLITS PAGE_TOKENS      0: the plan's default; closes what was open
  *   open PAGE_SEED WATCHDOG_S CUBIN|-                           a session of that plan; a second `open` makes a new one
+ *   cubin FILE                                                  the device code of that plan
  *   run N_PROMPT N_STEPS FORCED IDS_FILE LOGITS_FILE|-          ids: int32; logits: f32 [steps][vocab]
  *
  * IDS_FILE holds the prompt and behind it, where FORCED is 1, the N_STEPS − 1 ids that are fed instead of the
@@ -81,6 +82,14 @@ static keel_status open_session(desk *d, const char *text, keel_error *err) {
     return s;
 }
 
+static keel_status write_cubin(const desk *d, const char *path, keel_error *err) {
+    double start = now_s();
+    if (!d->plan || !*path) return KEEL_USAGE;
+    keel_status s = keel_plan_cubin(d->plan, path, false, NULL, err);
+    if (s == KEEL_OK) printf("ok seconds=%.3f\n", now_s() - start);
+    return s;
+}
+
 static int32_t *read_ids(const char *path, size_t n) {
     int32_t *ids = calloc(n + 1, sizeof *ids);
     FILE *f = fopen(path, "rb");
@@ -141,6 +150,7 @@ static void serve(desk *d, const char *line) {
     keel_status s = KEEL_USAGE;
     if (strncmp(line, "plan ", 5) == 0) s = make_plan(d, line + 5, &err);
     if (strncmp(line, "open ", 5) == 0) s = open_session(d, line + 5, &err);
+    if (strncmp(line, "cubin ", 6) == 0) s = write_cubin(d, line + 6, &err);
     if (strncmp(line, "run ", 4) == 0) s = run(d, line + 4, &err);
     if (s != KEEL_OK) answer_error(s, err.detail[0] ? err.detail : line);
     fflush(stdout);
@@ -148,6 +158,10 @@ static void serve(desk *d, const char *line) {
 
 static bool take_arguments(int n, char **arg, keel_model_options *o) {
     for (int i = 1; i < n; i++) {
+        if (strcmp(arg[i], "--no-weights") == 0) {
+            o->graph_only = true;
+            continue;
+        }
         if (i + 1 == n) return false;
         if (strcmp(arg[i], "--synth") == 0) {
             o->synth = arg[++i];
@@ -174,7 +188,8 @@ int main(int n, char **arg) {
     static char line[4096];
     double start = now_s();
     if (!take_arguments(n, arg, &o)) {
-        fprintf(stderr, "usage: sessions (--synth GEOMETRY|--model DIR) [--seed N] [--layers A B]\n");
+        fprintf(stderr, "usage: sessions (--synth GEOMETRY|--model DIR) [--seed N] [--layers A B] "
+                        "[--no-weights]\n");
         return 2;
     }
     keel_status s = keel_model_open(&o, &d.model, &err);

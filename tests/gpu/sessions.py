@@ -17,12 +17,13 @@ def shared_memory():
 
 
 class Sessions:
-    def __init__(self, program, source, device="cpu", seed=0, layers=None, timeout_s=300):
+    def __init__(self, program, source, device="cpu", seed=0, layers=None, timeout_s=300, weights=True):
         """source: ["--synth", G] or ["--model", DIR]. Returns at once: the weights are made while the caller works."""
         self.arch = {"cpu": "cpu", "cuda": "sm_90a"}[device]
         self.timeout_s = timeout_s
         self.folder = tempfile.TemporaryDirectory(dir=shared_memory())
-        command = [program, *source, "--seed", str(seed), *(["--layers", *map(str, layers)] if layers else [])]
+        command = [program, *source, "--seed", str(seed), *(["--layers", *map(str, layers)] if layers else []),
+                   *([] if weights else ["--no-weights"])]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.pending = b""
         self.facts = None
