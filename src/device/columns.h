@@ -22,6 +22,7 @@ enum {
     KP_MATMUL_Y, /* [parts][rows][hi − lo] of f32; goes back with the storer */
     KP_MATMUL_R  /* GPU, with a residual: [rows][hi − lo] of activations, the residual; goes back with the storer */
 };
+enum { KP_F8E4M3 = 3, KP_F8_BLOCK = 128 }; /* DTYPE_F8E4M3, FP8_BLOCK (core/dtype.h) */
 typedef struct kp_matmul {
     kp_u32 n, k;
     kp_u32 weight_dtype, bias_dtype;
@@ -37,6 +38,26 @@ KP_FN kp_u64 kp_matmul_x_bytes(const kp_matmul *p, kp_u32 act_bytes) {
 }
 /* Of one column. */
 KP_FN kp_u64 kp_matmul_y_bytes(const kp_matmul *p, kp_u32 m_max) { return (kp_u64)p->parts * m_max * sizeof(float); }
+
+/* Where weights stream, W lies packed: bands of 16 rows, each of which is stages of kp_stage_tiles() tiles of 16
+ * columns, the last with what is left. A stage of F8E4M3 has two tiles to 512 bytes and behind them the scales of its
+ * blocks, so that they come with the weights (docs/hopper.md, "Packed weights"). */
+KP_FN kp_u32 kp_tiles(kp_u32 k) { return (k + 15) / 16; }
+KP_FN kp_u32 kp_stage_tiles(int f8, kp_u32 stage_bytes) {
+    return f8 ? (stage_bytes / 2048 - 1) * (KP_F8_BLOCK / 16) : stage_bytes / 512;
+}
+/* Of one with so many tiles. */
+KP_FN kp_u32 kp_stage_codes(int f8, kp_u32 tiles) { return f8 ? (tiles + 1) / 2 * 512 : tiles * 512; }
+KP_FN kp_u32 kp_stage_scales(int f8, kp_u32 stage_bytes) {
+    return f8 ? (kp_stage_tiles(f8, stage_bytes) / 8 * 4 + 15) / 16 * 16 : 0;
+}
+KP_FN kp_u32 kp_stage_bytes(int f8, kp_u32 stage_bytes) {
+    return kp_stage_codes(f8, kp_stage_tiles(f8, stage_bytes)) + kp_stage_scales(f8, stage_bytes);
+}
+KP_FN kp_u32 kp_band_bytes(int f8, kp_u32 k, kp_u32 stage_bytes) {
+    kp_u32 most = kp_stage_tiles(f8, stage_bytes), stages = (kp_tiles(k) + most - 1) / most;
+    return kp_stage_codes(f8, kp_tiles(k)) + stages * kp_stage_scales(f8, stage_bytes);
+}
 
 /* rmsnorm(x) Wᵀ (+ bias) of up to three W. Tasks cut the columns of all of them, one W after the other, each filled up
  * to whole bands of KP_BAND columns; a task's lo and hi are multiples of KP_BAND. Or, paired, the columns of two W of

@@ -6,6 +6,7 @@
 #include "device/columns.h"
 #include "device/cuda_body.cuh"
 #include "device/cuda_stream.cuh"
+#include "device/cuda_weight.cuh"
 
 KP_FN void kd_pair_fetch(kp_ctx *c, kp_u32 a, kp_u32 b) {
     const kp_pair *p = (const kp_pair *)kb_params(c);
@@ -29,23 +30,24 @@ KP_FN void kd_pair_store(kp_ctx *c, kp_u32 out) {
 
 /* ---- y = x Wᵀ ----------------------------------------------------------------------------------- */
 
-/* Bytes of a band of 16 rows of the packed weight. */
-KP_FN kp_u32 kd_band_bytes(kp_u32 k) { return (k + 15) / 16 * 512; }
-
-/* The loader: the task's bands, stage by stage. */
-KP_FN void kd_matmul_stream(kp_ctx *c, kp_u32 weight) {
-    const kp_matmul *p = (const kp_matmul *)kb_params(c);
-    kp_u32 band = kd_band_bytes(p->k), bands = (c->task->hi - c->task->lo + 15) / 16;
-    const kp_u8 *w = (const kp_u8 *)kb_buffer(c, weight) + (kp_u64)(c->task->lo / 16) * band;
-    for (kp_u32 b = 0; b < bands; b++, w += band) {
-        for (kp_u32 at = 0; at < band; at += KD_STAGE_BYTES) {
-            if (!kd_push(c, w + at, band - at < KD_STAGE_BYTES ? band - at : KD_STAGE_BYTES)) return;
+/* The loader: bands [from, to) of a weight with p's columns and type, stage by stage. 0: aborted. */
+KP_FN int kd_stream_bands(kp_ctx *c, const kp_matmul *p, kp_u32 weight, kp_u32 from, kp_u32 to) {
+    kp_u32 band = kd_band_bytes(p), most = kp_stage_bytes(kd_is_f8(p), KD_STAGE_BYTES);
+    const kp_u8 *w = (const kp_u8 *)kb_buffer(c, weight) + (kp_u64)from * band;
+    for (kp_u32 b = from; b < to; b++, w += band) {
+        for (kp_u32 at = 0; at < band; at += most) {
+            if (!kd_push(c, w + at, band - at < most ? band - at : most)) return 0;
         }
     }
+    return 1;
+}
+KP_FN void kd_matmul_stream(kp_ctx *c, kp_u32 weight) {
+    const kp_matmul *p = (const kp_matmul *)kb_params(c);
+    (void)kd_stream_bands(c, p, weight, c->task->lo / 16, (c->task->hi + 15) / 16);
 }
 
 KP_FN int kd_x_staged(const kp_ctx *c, const kp_matmul *p) {
-    return kb_rows_live(c) - kd_rows_first(c, p->logit_rows) <= p->x_rows;
+    return p->x_rows >= KD_M_MAX || kb_rows_live(c) - kd_rows_first(c, p->logit_rows) <= p->x_rows;
 }
 
 /* The launcher: live rows of x into SMEM, x_pitch apart; the end of a row is 0 up to a multiple of 16. */
@@ -76,60 +78,11 @@ KP_FN void kd_matmul_fetch_residual(kp_ctx *c, kp_u32 residual) {
              p->logit_rows);
 }
 
-typedef struct kd_acc {
-    float v[4];
-} kd_acc;
-
-KP_FN void kd_mma(kd_acc *d, kd_vec a, kp_u32 b0, kp_u32 b1) { kx_mma_bf16(d->v, a, b0, b1); }
-
-/* Two columns of x at `at`, from SMEM or, where there are too many rows for it, from global memory. */
-template <int STAGED> KP_FN kp_u32 kd_pair_of(const kd_act *x, kp_u32 at, kp_u32 k) {
-    if (STAGED) return *(const kp_u32 *)(x + at);
-    if (at + 1 < k && (k & 1u) == 0) return kx_ld32(x + at);
-    kp_u32 low = at < k ? kd_load_act(x + at) : 0, high = at + 1 < k ? kd_load_act(x + at + 1) : 0;
-    return low | high << 16;
-}
-
-/* One stage, `tiles` tiles from column `col` on, against up to 8 × HALVES rows of x. */
-template <int HALVES, int STAGED>
-KP_FN void kd_matmul_stage(const kp_u8 *stage, kp_u32 tiles, const kd_act *x0, const kd_act *x1, kp_u32 col, kp_u32 k,
-                           kd_acc *acc) {
-    enum { AT_ONCE = 8 };
-    const kd_vec *w = (const kd_vec *)stage + kd_lane_thread();
-    kp_u32 at = col + kd_lane_thread() % 4 * 2;
-    kp_u32 t = 0;
-    for (; t + AT_ONCE <= tiles; t += AT_ONCE) {
-        kd_vec a[AT_ONCE];
-        kp_u32 b[HALVES][AT_ONCE][2];
-#pragma unroll
-        for (int j = 0; j < AT_ONCE; j++) {
-            a[j] = w[(t + j) * KD_WARP];
-            b[0][j][0] = kd_pair_of<STAGED>(x0, at + (t + j) * 16, k);
-            b[0][j][1] = kd_pair_of<STAGED>(x0, at + (t + j) * 16 + 8, k);
-            if (HALVES == 2) {
-                b[HALVES - 1][j][0] = kd_pair_of<STAGED>(x1, at + (t + j) * 16, k);
-                b[HALVES - 1][j][1] = kd_pair_of<STAGED>(x1, at + (t + j) * 16 + 8, k);
-            }
-        }
-#pragma unroll
-        for (int j = 0; j < AT_ONCE; j++) {
-            kd_mma(&acc[j & 1], a[j], b[0][j][0], b[0][j][1]);
-            if (HALVES == 2) kd_mma(&acc[2 + (j & 1)], a[j], b[HALVES - 1][j][0], b[HALVES - 1][j][1]);
-        }
-    }
-    for (; t < tiles; t++) {
-        kd_vec a = w[t * KD_WARP];
-        kd_mma(&acc[0], a, kd_pair_of<STAGED>(x0, at + t * 16, k), kd_pair_of<STAGED>(x0, at + t * 16 + 8, k));
-        if (HALVES == 2)
-            kd_mma(&acc[2], a, kd_pair_of<STAGED>(x1, at + t * 16, k), kd_pair_of<STAGED>(x1, at + t * 16 + 8, k));
-    }
-}
-
 /* The consumer's lanes: every band, each lane its stages; a lane's sums are one part of y. */
-template <int HALVES, int STAGED>
-KP_FN void kd_matmul_rows(kp_ctx *c, const kp_matmul *p, const kd_act *x, kp_u32 rows) {
-    kp_u32 band = kd_band_bytes(p->k), width = c->task->hi - c->task->lo, bands = (width + 15) / 16;
-    kp_u32 stages = (band + KD_STAGE_BYTES - 1) / KD_STAGE_BYTES, lanes = kd_lanes(KP_CONSUMER);
+template <int HALVES, int STAGED, int F8>
+KP_FN void kd_matmul_of(kp_ctx *c, const kp_matmul *p, const kd_act *x, kp_u32 rows, kp_u32 bands) {
+    kp_u32 tiles = kp_tiles(p->k), most = kp_stage_tiles(F8, KD_STAGE_BYTES), lanes = kd_lanes(KP_CONSUMER);
+    kp_u32 stages = (tiles + most - 1) / most;
     kp_u32 group = kd_lane_thread() / 4, column = kd_lane_thread() % 4 * 2, pitch = STAGED ? p->x_pitch : p->k;
     const kd_act *x0 = x + (kp_u64)(group < rows ? group : 0) * pitch;
     const kd_act *x1 = x + (kp_u64)(group + 8 < rows ? group + 8 : 0) * pitch;
@@ -141,10 +94,10 @@ KP_FN void kd_matmul_rows(kp_ctx *c, const kp_matmul *p, const kd_act *x, kp_u32
         for (int i = 0; i < 2 * HALVES; i++) acc[i].v[0] = acc[i].v[1] = acc[i].v[2] = acc[i].v[3] = 0;
         kp_u32 from = (c->lane + lanes - (k0 + b * stages) % lanes) % lanes;
         for (kp_u32 s = from; s < stages; s += lanes) {
-            kp_u32 n = k0 + b * stages + s, bytes = band - s * KD_STAGE_BYTES;
-            if (bytes > KD_STAGE_BYTES) bytes = KD_STAGE_BYTES;
+            kp_u32 n = k0 + b * stages + s, left = tiles - s * most;
             if (!kd_take(c, n)) return;
-            kd_matmul_stage<HALVES, STAGED>(kd_stage(n), bytes / 512, x0, x1, s * (KD_STAGE_BYTES / 32), p->k, acc);
+            kd_stage_product<HALVES, STAGED, F8>(kd_stage(n), left < most ? left : most, x0, x1, s * most * 16, p->k,
+                                                 acc);
             kd_give(c, n);
         }
 #pragma unroll
@@ -160,17 +113,31 @@ KP_FN void kd_matmul_rows(kp_ctx *c, const kp_matmul *p, const kd_act *x, kp_u32
     c->stream = k0 + bands * stages;
 }
 
+template <int HALVES, int STAGED>
+KP_FN void kd_matmul_bands(kp_ctx *c, const kp_matmul *p, const kd_act *x, kp_u32 rows, kp_u32 bands) {
+    if (kd_is_f8(p))
+        kd_matmul_of<HALVES, STAGED, 1>(c, p, x, rows, bands);
+    else
+        kd_matmul_of<HALVES, STAGED, 0>(c, p, x, rows, bands);
+}
+
+template <int HALVES, int STAGED>
+KP_FN void kd_matmul_rows(kp_ctx *c, const kp_matmul *p, const kd_act *x, kp_u32 rows) {
+    kd_matmul_bands<HALVES, STAGED>(c, p, x, rows, (c->task->hi - c->task->lo + 15) / 16);
+}
+
 KP_FN void kd_matmul(kp_ctx *c, kp_u32 x) {
     const kp_matmul *p = (const kp_matmul *)kb_params(c);
     kp_u32 first = kd_rows_first(c, p->logit_rows), rows = kb_rows_live(c) - first;
     const kd_act *far = (const kd_act *)kb_buffer(c, x) + (kp_u64)first * p->k;
+    int few = KD_M_MAX <= 8 || rows <= 8;
     if (kd_x_staged(c, p)) {
         const kd_act *near = (const kd_act *)kb_region(c, KP_MATMUL_X);
-        if (rows <= 8)
+        if (few)
             kd_matmul_rows<1, 1>(c, p, near, rows);
         else
             kd_matmul_rows<2, 1>(c, p, near, rows);
-    } else if (rows <= 8) {
+    } else if (few) {
         kd_matmul_rows<1, 0>(c, p, far, rows);
     } else {
         kd_matmul_rows<2, 0>(c, p, far, rows);

@@ -4,6 +4,7 @@
 #ifndef KEEL_DEVICE_CUDA_MAIN_CUH
 #define KEEL_DEVICE_CUDA_MAIN_CUH
 
+#include "device/cuda_pack.cuh"
 #include "device/protocol.h"
 
 /* Where a lane stood when the run was aborted; in the host's memory, [workers][KD_LANES]. */
@@ -23,24 +24,6 @@ KP_FN int kd_check_in(const kp_launch *l, kp_u64 limit_ns) {
         if (kb_now_ns() - from > limit_ns) return 0;
     }
     return 1;
-}
-
-/* Weights [n][k] as the checkpoint has them → tiles of 16 × 16 in the register order of mma.m16n8k16's A, a row of
- * tiles after the other; what is beyond n and k is 0. (PTX ISA, "matrix fragments for mma.m16n8k16") */
-KX_KERNEL(keel_pack)(const kd_act *from, kd_vec *to, kp_u32 n, kp_u32 k, kp_u64 vecs) {
-    kp_u32 tiles = (k + 15) / 16;
-    kp_u64 all = kx_blocks() * (kp_u64)kx_block_threads();
-    for (kp_u64 i = kx_block() * (kp_u64)kx_block_threads() + kx_thread(); i < vecs; i += all) {
-        kp_u32 lane = (kp_u32)(i % KD_WARP), tile = (kp_u32)(i / KD_WARP % tiles), band = (kp_u32)(i / KD_WARP / tiles);
-        kd_vec v;
-        for (kp_u32 e = 0; e < 4; e++) {
-            kp_u32 row = band * 16 + lane / 4 + (e & 1) * 8, col = tile * 16 + lane % 4 * 2 + (e >> 1) * 8;
-            kp_u32 low = row < n && col < k ? from[(kp_u64)row * k + col] : 0;
-            kp_u32 high = row < n && col + 1 < k ? from[(kp_u64)row * k + col + 1] : 0;
-            v.w[e] = low | high << 16;
-        }
-        to[i] = v;
-    }
 }
 
 /* The read ceiling: every block brings stages of 16 KiB into SMEM, all of the ring in flight, and looks at none. */

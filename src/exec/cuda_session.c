@@ -2,6 +2,8 @@
 #include "exec/cuda_session.h"
 
 #include "core/mem.h"
+#include "core/vec.h"
+#include "device/columns.h"
 #include "exec/cuda_api.h"
 #include "exec/cuda_code.h"
 #include "exec/cuda_compile.h"
@@ -30,13 +32,14 @@ struct cuda_session {
     int device;
     bool context;
     void *stream, *side; /* the kernel's; the one that stops it */
-    void *module, *function, *pack, *read;
+    void *module, *function, *pack, *pack_f8, *read;
     cu_ptr base; /* the one allocation */
     uint64_t base_bytes;
     keel_session_memory memory;
-    cu_ptr *buffer; /* [n_buffers]; a weight as it lies, 0 where no op reads it so */
-    cu_ptr *packed; /* [n_buffers]; a weight in tiles, 0 where none streams it */
-    uint8_t *use;   /* [n_buffers]: USE_ bits of weights */
+    cu_ptr *buffer;  /* [n_buffers]; a weight as it lies, 0 where no op reads it so */
+    cu_ptr *packed;  /* [n_buffers]; a weight in tiles, 0 where none streams it */
+    uint8_t *use;    /* [n_buffers]: USE_ bits of weights */
+    uint32_t *scale; /* [n_buffers]: the buffer of a weight's block scales; KP_NONE without */
     cu_ptr staging;
     cu_ptr events, control, state, step, request;
     uint64_t events_bytes;
@@ -69,15 +72,23 @@ static uint64_t take(layout *l, uint64_t bytes) {
 
 /* Offsets become addresses once the allocation is there. */
 typedef struct places {
-    uint64_t arena, consts, records, queue_first, waits, triggers, events, control, state, step, request,
-        page_table;
+    uint64_t arena, consts, records, queue_first, waits, triggers, events, control, state, step, request, page_table;
 } places;
 
 enum { USE_PLAIN = 1, USE_PACKED = 2 };
 
-/* Tiles of 16 × 16: device/cuda_main.cuh, keel_pack. */
-static uint64_t packed_bytes(const plan_buffer *b) {
-    return (uint64_t)((b->dim[0] + 15) / 16) * (uint64_t)((b->dim[1] + 15) / 16) * 512;
+/* As packed: device/cuda_pack.cuh. */
+static uint64_t packed_bytes(const cuda_session *s, const plan_buffer *b) {
+    uint32_t stage = arch_find(s->p->arch)->stage_bytes;
+    return (uint64_t)((b->dim[0] + 15) / 16) * kp_band_bytes(b->dtype == DTYPE_F8E4M3, (kp_u32)b->dim[1], stage);
+}
+
+/* Block scales go into the packed weight, and lie nowhere else. */
+static bool scales_weight(const op_desc *op, int slot) {
+    for (int i = 0; i < op->max_weights; i++) {
+        if (op->scale[i] && op->scale[i] == slot && (op->streamed >> i & 1)) return true;
+    }
+    return false;
 }
 
 static void place_all(cuda_session *s, layout *l, places *at, uint64_t *buffer_at) {
@@ -99,27 +110,40 @@ static void place_all(cuda_session *s, layout *l, places *at, uint64_t *buffer_a
     for (uint32_t i = 0; i < p->n_buffers; i++) {
         const plan_buffer *b = &p->buffers[i];
         if (b->kind == BUFFER_CACHE || (s->use[i] & USE_PLAIN)) buffer_at[i] = take(l, b->bytes);
-        if (s->use[i] & USE_PACKED) s->packed[i] = take(l, packed_bytes(b));
+        if (s->use[i] & USE_PACKED) s->packed[i] = take(l, packed_bytes(s, b));
     }
 }
 
 /* How the ops read each weight. */
 static void find_uses(cuda_session *s) {
     const plan *p = s->p;
+    for (uint32_t i = 0; i < p->n_buffers; i++) s->scale[i] = KP_NONE;
     for (uint32_t i = 0; i < p->n_instances; i++) {
         const op_desc *op = p->instances[i].op;
         for (int k = 0; k < op->max_weights; k++) {
             uint32_t b = p->instances[i].buffer[op->max_in + k];
-            if (b != KP_NONE) s->use[b] |= op->streamed >> k & 1 ? USE_PACKED : USE_PLAIN;
+            if (b == KP_NONE || scales_weight(op, k)) continue;
+            s->use[b] |= op->streamed >> k & 1 ? USE_PACKED : USE_PLAIN;
+            if (op->scale[k]) s->scale[b] = p->instances[i].buffer[op->max_in + op->scale[k]];
         }
     }
 }
 
-/* Room for the largest weight that is only streamed, while it is packed. */
+/* Where the scales of weight i stand in the staging area, behind the weight. */
+static uint64_t scales_at(const cuda_session *s, uint32_t i) {
+    return s->use[i] == USE_PACKED ? (s->p->buffers[i].bytes + ALIGN - 1) / ALIGN * ALIGN : 0;
+}
+
+static uint64_t scales_count(const plan_buffer *b) {
+    return b->dtype == DTYPE_F8E4M3 ? (uint64_t)(fp8_blocks(b->dim[0]) * fp8_blocks(b->dim[1])) : 0;
+}
+
+/* Room for the largest weight that is only streamed, and for scales, while they are packed. */
 static uint64_t staging_bytes(const cuda_session *s) {
     uint64_t most = 0;
     for (uint32_t i = 0; i < s->p->n_buffers; i++) {
-        if (s->use[i] == USE_PACKED && s->p->buffers[i].bytes > most) most = s->p->buffers[i].bytes;
+        uint64_t bytes = scales_at(s, i) + scales_count(&s->p->buffers[i]) * sizeof(float);
+        if (s->use[i] & USE_PACKED && bytes > most) most = bytes;
     }
     return most;
 }
@@ -131,7 +155,7 @@ static void count_memory(cuda_session *s, uint64_t bytes) {
     for (uint32_t i = 0; i < s->p->n_buffers; i++) {
         const plan_buffer *b = &s->p->buffers[i];
         if (s->use[i] & USE_PLAIN) (void)take(&w, b->bytes);
-        if (s->use[i] & USE_PACKED) (void)take(&w, packed_bytes(b));
+        if (s->use[i] & USE_PACKED) (void)take(&w, packed_bytes(s, b));
         if (b->kind == BUFFER_CACHE) (void)take(&kv, b->bytes);
     }
     *m = (keel_session_memory){
@@ -171,8 +195,30 @@ static keel_status upload(cuda_session *s, cu_ptr to, const void *from, uint64_t
     return cuda_check(&s->d, s->d.copy_to_async(to, from, bytes, s->stream), "copy to the GPU", err);
 }
 
-/* As it lies, in tiles, or both. */
-static keel_status upload_weight(cuda_session *s, uint32_t i, const void *data, keel_error *err) {
+static keel_status no_weight(const plan_buffer *b, keel_error *err) {
+    return error_set(err, KEEL_MISSING, "%s: the plan needs it as %s", b->name, dtype_name(b->dtype));
+}
+
+/* The scales of weight i as f32, into the staging area. */
+static keel_status upload_scales(cuda_session *s, const weights *w, uint32_t i, cu_ptr *at, keel_error *err) {
+    const plan_buffer *b = &s->p->buffers[i];
+    uint64_t n = scales_count(b);
+    dtype type = DTYPE_COUNT;
+    *at = s->staging + scales_at(s, i);
+    if (!n) return KEEL_OK;
+    const void *data = s->scale[i] == KP_NONE ? NULL : weights_find(w, s->p->buffers[s->scale[i]].name, &type);
+    if (!data || !vec_reads(type)) return no_weight(b, err);
+    float *f32 = mem_alloc(n * sizeof *f32);
+    if (!f32) return KEEL_NOMEM_AT(err, "session");
+    vec_convert_to_f32(type, data, f32, n);
+    keel_status status = upload(s, *at, f32, n * sizeof *f32, err);
+    if (status == KEEL_OK) status = cuda_check(&s->d, s->d.stream_wait(s->stream), "copy to the GPU", err);
+    mem_free(f32);
+    return status;
+}
+
+/* As it lies, packed, or both. */
+static keel_status upload_weight(cuda_session *s, const weights *w, uint32_t i, const void *data, keel_error *err) {
     const plan_buffer *b = &s->p->buffers[i];
     if (s->use[i] & USE_PLAIN) KEEL_TRY(upload(s, s->buffer[i], data, b->bytes, err));
     if (!(s->use[i] & USE_PACKED)) return KEEL_OK;
@@ -180,9 +226,13 @@ static keel_status upload_weight(cuda_session *s, uint32_t i, const void *data, 
     if (!(s->use[i] & USE_PLAIN)) KEEL_TRY(upload(s, from, data, b->bytes, err));
     s->packed[i] += s->base;
     uint32_t n = (uint32_t)b->dim[0], k = (uint32_t)b->dim[1];
-    uint64_t vecs = packed_bytes(b) / 16;
-    void *params[] = {&from, &s->packed[i], &n, &k, &vecs};
-    CUDA_TRY(&s->d, "pack", s->d.launch(s->pack, 1024, 1, 1, 256, 1, 1, 0, s->stream, params, NULL));
+    uint64_t vecs = packed_bytes(s, b) / 16;
+    cu_ptr scales;
+    KEEL_TRY(upload_scales(s, w, i, &scales, err));
+    void *params[] = {&from, &s->packed[i], &n, &k, &vecs}, *f8[] = {&from, &scales, &s->packed[i], &n, &k, &vecs};
+    bool is_f8 = b->dtype == DTYPE_F8E4M3;
+    CUDA_TRY(&s->d, "pack",
+             s->d.launch(is_f8 ? s->pack_f8 : s->pack, 1024, 1, 1, 256, 1, 1, 0, s->stream, is_f8 ? f8 : params, NULL));
     return cuda_check(&s->d, s->d.stream_wait(s->stream), "pack", err);
 }
 
@@ -199,12 +249,13 @@ static keel_status bind_buffers(cuda_session *s, const weights *w, const places 
             dtype type = DTYPE_COUNT;
             const void *data = weights_find(w, b->name, &type);
             if (s->use[i] & USE_PLAIN) s->buffer[i] = s->base + buffer_at[i];
-            if (!data || type != b->dtype)
-                return error_set(err, KEEL_MISSING, "%s: the plan needs it as %s", b->name, dtype_name(b->dtype));
-            if (type != DTYPE_BF16)
-                return error_set(err, KEEL_UNSUPPORTED, "%s is %s; the GPU backend reads BF16 weights", b->name,
-                                 dtype_name(type));
-            KEEL_TRY(upload_weight(s, i, data, err));
+            if (!data || type != b->dtype) return no_weight(b, err);
+            if (s->use[i] && type != DTYPE_BF16 && (type != DTYPE_F8E4M3 || s->use[i] != USE_PACKED))
+                return error_set(err, KEEL_UNSUPPORTED,
+                                 "%s is %s; the GPU backend reads BF16 weights, and F8_E4M3 ones "
+                                 "of linear ops",
+                                 b->name, dtype_name(type));
+            KEEL_TRY(upload_weight(s, w, i, data, err));
         } else if (b->kind == BUFFER_CACHE) {
             s->buffer[i] = s->base + buffer_at[i];
         } else {
@@ -250,8 +301,7 @@ static keel_status upload_records(cuda_session *s, const places *at, keel_error 
     for (uint32_t i = 0; status == KEEL_OK && i < p->n_phases; i++) {
         for (uint32_t k = 0; k < p->phases[i].n_tasks; k++) variant[p->phases[i].first_task + k] = cases.of_phase[i];
     }
-    for (uint32_t q = 0; status == KEEL_OK && q < p->n_tasks; q++)
-        fill_record(s, q, variant[p->queue[q]], &list[q]);
+    for (uint32_t q = 0; status == KEEL_OK && q < p->n_tasks; q++) fill_record(s, q, variant[p->queue[q]], &list[q]);
     if (status == KEEL_OK) status = upload(s, s->base + at->records, list, (uint64_t)p->n_tasks * sizeof *list, err);
     if (status == KEEL_OK) status = cuda_check(&s->d, s->d.stream_wait(s->stream), "copy to the GPU", err);
     mem_free(list), mem_free(variant);
@@ -347,6 +397,7 @@ static keel_status load_code(cuda_session *s, keel_error *err) {
     KEEL_TRY(status);
     CUDA_TRY(&s->d, "cuModuleGetFunction", s->d.module_function(&s->function, s->module, "keel_run"));
     CUDA_TRY(&s->d, "cuModuleGetFunction", s->d.module_function(&s->pack, s->module, "keel_pack"));
+    CUDA_TRY(&s->d, "cuModuleGetFunction", s->d.module_function(&s->pack_f8, s->module, "keel_pack_f8"));
     CUDA_TRY(&s->d, "cuModuleGetFunction", s->d.module_function(&s->read, s->module, "keel_read"));
     s->ring_bytes = cuda_code_stages(s->p) * arch_find(s->p->arch)->stage_bytes;
     CUDA_TRY(&s->d, "shared memory", s->d.function_set(s->read, CUDA_FUNCTION_SMEM, (int)s->ring_bytes));
@@ -367,7 +418,9 @@ static keel_status bind(cuda_session *s, const weights *w, keel_error *err) {
     s->buffer = mem_calloc((size_t)s->p->n_buffers + 1, sizeof *s->buffer);
     s->packed = mem_calloc((size_t)s->p->n_buffers + 1, sizeof *s->packed);
     s->use = mem_calloc((size_t)s->p->n_buffers + 1, 1);
-    keel_status status = buffer_at && s->buffer && s->packed && s->use ? KEEL_OK : KEEL_NOMEM_AT(err, "session");
+    s->scale = mem_alloc(((size_t)s->p->n_buffers + 1) * sizeof *s->scale);
+    keel_status status =
+        buffer_at && s->buffer && s->packed && s->use && s->scale ? KEEL_OK : KEEL_NOMEM_AT(err, "session");
     if (status == KEEL_OK) {
         find_uses(s);
         place_all(s, &l, &at, buffer_at);
@@ -420,7 +473,7 @@ void cuda_session_close(cuda_session *s) {
         if (s->side) s->d.stream_destroy(s->side);
         s->d.context_release(s->device);
     }
-    mem_free(s->buffer), mem_free(s->packed), mem_free(s->use);
+    mem_free(s->buffer), mem_free(s->packed), mem_free(s->use), mem_free(s->scale);
     mem_free(s);
 }
 

@@ -3,6 +3,8 @@
 
 #include "core/vec.h"
 
+_Static_assert((int)KP_F8E4M3 == (int)DTYPE_F8E4M3 && (int)KP_F8_BLOCK == (int)FP8_BLOCK, "device/columns.h");
+
 void columns_tile(tiler *t, uint32_t n, uint32_t grain, uint32_t most) {
     if (!grain) grain = tiler_env(t)->arch->tile_rows;
     if (most < grain) grain = most ? most : 1;
