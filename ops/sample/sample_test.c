@@ -227,6 +227,8 @@ static void full_vocabulary(void **state) {
     harness_close(f.h);
 }
 
+static double uniform(kp_u32 seed, kp_u32 n) { return (double)(sample_number(seed, n) >> 11) * 0x1p-53; }
+
 /* Neighbours in 8 × 8 equal bins, along the tokens of one seed and along the seeds of one token: uniform, and not of
  * each other's making. */
 static void the_number_is_uniform(void **state) {
@@ -236,8 +238,8 @@ static void the_number_is_uniform(void **state) {
         double chi = 0;
         uint32_t count[BINS] = {0};
         for (uint32_t i = 0; i < 2 * N; i += 2) {
-            double u = along_seeds ? sample_uniform(i, 0) : sample_uniform(42, i);
-            double v = along_seeds ? sample_uniform(i + 1, 0) : sample_uniform(42, i + 1);
+            double u = uniform(along_seeds ? i : 42, along_seeds ? 0 : i);
+            double v = uniform(along_seeds ? i + 1 : 42, along_seeds ? 0 : i + 1);
             assert_true(u >= 0 && u < 1 && v >= 0 && v < 1);
             count[(int)(u * SIDE) * SIDE + (int)(v * SIDE)]++;
         }
@@ -246,6 +248,33 @@ static void the_number_is_uniform(void **state) {
             chi += d * d / ((double)N / BINS);
         }
         assert_true(chi < BINS - 1 + 6 * sqrt(2 * (BINS - 1)));
+    }
+}
+
+/* The integer exponential against the library's, and where it ends. */
+static void the_exponential_is_one(void **state) {
+    (void)state;
+    double worst = 0;
+    for (float d = 0; d < 27.9f; d += 0.00037f) {
+        double want = ldexp(exp(-(double)d), 40), error = fabs((double)sample_exp(-d) - want);
+        double allowed = want * 5e-8 + 1; /* d has 26 binary places, the result whole numbers */
+        if (error / allowed > worst) worst = error / allowed;
+    }
+    printf("worst %.2f of what is allowed\n", worst);
+    assert_true(worst <= 1);
+    assert_true(sample_exp(0) == (kp_u64)1 << 40 && sample_exp(-0.0f) == (kp_u64)1 << 40);
+    assert_true(sample_exp(-28) == 0 && sample_exp(-1e30f) == 0 && sample_exp(-INFINITY) == 0 && sample_exp(NAN) == 0);
+}
+
+static void products_of_64_bits(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 20000; i++) {
+        kp_u64 a = sample_number(1, i), b = sample_number(2, i) >> (i % 40 + 1);
+        assert_true(sample_scale(a, b) == (kp_u64)((unsigned __int128)a * b >> 64));
+        float p = (float)(sample_number(3, i) >> 40) * 0x1p-24f;
+        unsigned __int128 exact = (unsigned __int128)(kp_u64)(p * 0x1p32f) * (b >> 1);
+        kp_u64 up = (kp_u64)(exact >> 32) + ((exact & 0xffffffffu) != 0);
+        assert_true(sample_share(p, b >> 1) == up);
     }
 }
 
@@ -258,6 +287,8 @@ int main(void) {
         cmocka_unit_test(a_seed_decides),
         cmocka_unit_test(full_vocabulary),
         cmocka_unit_test(the_number_is_uniform),
+        cmocka_unit_test(the_exponential_is_one),
+        cmocka_unit_test(products_of_64_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,6 +72,8 @@ KP_FN float kx_shfl_up(float v, kp_u32 by) { return __shfl_up_sync(KX_FULL, v, b
 KP_FN int kx_all(int test) { return __all_sync(KX_FULL, test); }
 KP_FN int kx_any(int test) { return __any_sync(KX_FULL, test); }
 KP_FN kp_u32 kx_ballot(int test) { return __ballot_sync(KX_FULL, test); }
+/* Bits that are set (9.7.1 "popc"). */
+KP_FN kp_u32 kx_popc(kp_u32 v) { return (kp_u32)__popc(v); }
 
 /* ---- a block (9.7.13 "bar.sync"; barrier 0 is kx_syncthreads') ------------------------------------ */
 

@@ -7,7 +7,7 @@
 #include "device/body.h"
 #include "graph/graph.h"
 
-enum { OP_PHASES = 2, OP_ATTRS = 16 };
+enum { OP_PHASES = 3, OP_ATTRS = 16 };
 
 typedef struct op_attr {
     const char *name; /* NULL ends the table */
@@ -24,6 +24,7 @@ typedef struct op_phase {
     const char *name;      /* NULL ends the table; "" when the op has one phase */
     unsigned needs;        /* KP_ROLE_BIT mask: roles without whose body the phase would be wrong */
     kb_body cpu[KP_ROLES]; /* bodies; a role outside `needs` may stay NULL and then only keeps the protocol */
+    bool gpu_only;         /* plans for the CPU have no task of it */
 } op_phase;
 
 /* Placements of an op's inputs and rules of its weights, by slot; where nothing is bound: whole, rep. */

@@ -50,6 +50,7 @@ unsigned arch_missing_roles(const arch_desc *arch, const op_desc *op, int phase)
     const op_phase *p = &op->phases[phase];
     bool cpu = strcmp(arch->name, "cpu") == 0;
     unsigned have = 0;
+    if (cpu && p->gpu_only) return 0;
     for (unsigned r = 0; r < KP_ROLES; r++) {
         if (cpu ? p->cpu[r] != NULL : cuda_has(op, p->name, r)) have |= KP_ROLE_BIT(r);
     }

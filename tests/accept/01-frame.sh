@@ -102,7 +102,7 @@ check "the same input gives the same plan bytes" - plan_bytes
 plan_json() { "$keel" plan --synth qwen3-0.6b --json | python3 -c 'import json,sys; p=json.load(sys.stdin); assert all(k in p for k in ("tasks","queues","events","pages","buffers")); assert all("id" in e and "triggers" in e for e in p["events"]); print(len(p["tasks"]), "tasks,", len(p["events"]), "events")'; }
 check "keel plan --json" - plan_json
 check "keel plan show" "$("$keel" plan show "$work/p1.plan" | wc -l) lines" "$keel" plan show "$work/p1.plan"
-guard() { "$keel" plan --synth qwen3-0.6b --arch sm_90a --sample -o "$work/g.plan" >"$work/g" 2>&1; [ $? = 1 ] && [ ! -e "$work/g.plan" ] && grep -q "missing role bodies" "$work/g" && sed -n 2p "$work/g"; }
+guard() { "$keel" plan --synth qwen3-0.6b --arch sm_90a --tp 2 -o "$work/g.plan" >"$work/g" 2>&1; [ $? = 1 ] && [ ! -e "$work/g.plan" ] && grep -q "missing role bodies" "$work/g" && sed -n 2p "$work/g"; }
 check "a plan without bodies for needed roles is refused, exit 1" - guard
 
 # 7 extension, ops, input, fuzz, bundle

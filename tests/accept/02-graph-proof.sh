@@ -101,10 +101,10 @@ check "a drawing runs" drawn
 
 # 5, 6 the plan document
 document() {
-    "$keel" plan --synth qwen3-8b --arch sm_90a --sample --allow-absent --doc "$work/doc" >"$work/doc.out" && grep -q '^complete *no' "$work/doc.out" &&
+    "$keel" plan --synth qwen3-8b --arch sm_90a --tp 2 --allow-absent --doc "$work/doc" >"$work/doc.out" && grep -q '^complete *no' "$work/doc.out" &&
         ls "$work"/doc/*.md "$work"/doc/*.json >/dev/null && grep -q 'NEW KERNEL' "$work"/doc/*.md && grep -q 'ABSENT' "$work"/doc/*.md && grep -q 'M5' "$work"/doc/*.md || return 1
     "$keel" plan --synth llama-3.1-8b --arch sm_90a --allow-absent --tp 8 --doc "$work/doc8" >/dev/null && grep -q 'AR' "$work"/doc8/*.md || return 1
-    ! "$keel" plan --synth qwen3-8b --arch sm_90a --sample >/dev/null 2>&1 && echo "$(cat "$work"/doc/*.md | wc -l) lines of Markdown for Qwen3-8B with sampling on sm_90a; complete: no"
+    ! "$keel" plan --synth qwen3-8b --arch sm_90a --tp 2 >/dev/null 2>&1 && echo "$(cat "$work"/doc/*.md | wc -l) lines of Markdown for Qwen3-8B on two ranks of sm_90a; complete: no"
 }
 check "plan document" document
 check "shard algebra, residual exactly once" tests '^graph\.shard'

@@ -44,9 +44,9 @@ for geometry in tiny-llama qwen3-0.6b "$golden/tiny-yarn/config.json" "$golden/t
 done
 expect 0 plan --synth qwen3-8b --arch sm_90a
 grep -q '^complete  yes' out || wrong "a plan whose ops all have CUDA bodies is not called complete"
-expect 0 plan --synth qwen3-8b --arch sm_90a --sample --allow-absent
+expect 0 plan --synth qwen3-8b --arch sm_90a --tp 2 --allow-absent
 grep -q '^complete  no' out || wrong "--allow-absent does not say that the plan is not complete"
-expect 1 plan --synth qwen3-8b --arch sm_90a --sample -o absent.plan
+expect 1 plan --synth qwen3-8b --arch sm_90a --tp 2 -o absent.plan
 absent absent.plan
 
 # a plan of any origin

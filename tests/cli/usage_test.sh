@@ -65,8 +65,8 @@ refused 2 "no such arch" plan --synth tiny-qwen3 --arch frobnicate
 refused 2 "neither a geometry nor a file.*" plan --synth frobnicate
 grep -q tiny-qwen3 err || wrong "an unknown geometry does not list the known ones"
 refused 2 "the seed 'x' is not a whole number" plan --synth tiny-qwen3:x
-refused 1 "missing role bodies.*" plan --synth tiny-qwen3 --arch sm_90a --sample
-grep -q "op sample: consumer" err || wrong "the missing bodies are not named: $(cat err)"
+refused 1 "missing role bodies.*" plan --synth tiny-qwen3 --arch sm_90a --tp 2
+grep -q "op allreduce: " err || wrong "the missing bodies are not named: $(cat err)"
 
 # with --json the error stands on stdout too, also when --json comes last or the fault is in another option
 for arguments in "run --json --workers 0 --synth tiny-qwen3" "run --frobnicate --json" "plan /no/such/folder --json"; do

@@ -101,6 +101,7 @@ KP_FN kp_u32 kx_shfl_up(kp_u32 v, kp_u32 by, KX_AT) { return (kp_u32)kx_emu_meet
 KP_FN int kx_all(int test, KX_AT) { return (int)kx_emu_meet(EMU_MEET_ALL, test != 0, 0, file, line); }
 KP_FN int kx_any(int test, KX_AT) { return (int)kx_emu_meet(EMU_MEET_ANY, test != 0, 0, file, line); }
 KP_FN kp_u32 kx_ballot(int test, KX_AT) { return (kp_u32)kx_emu_meet(EMU_MEET_BALLOT, test != 0, 0, file, line); }
+KP_FN kp_u32 kx_popc(kp_u32 v) { return (kp_u32)__builtin_popcount(v); }
 
 /* ---- a block ------------------------------------------------------------------------------------- */
 

@@ -58,7 +58,6 @@ static graph *built(const char *name, bool sample) {
 }
 
 static graph *geometry_graph(const char *name) { return built(name, false); }
-/* Ends in `sample`, which has no CUDA body: a plan for sm_90a is not complete. */
 static graph *sampled_graph(const char *name) { return built(name, true); }
 
 static void close_made(made *m) {
@@ -134,9 +133,9 @@ static void a_dense_model_on_one_gpu(void **state) {
     expect(&m, "mlp.gate_proj + mlp.up_proj + mlp.act | 36 | ");
     expect_not(&m, "absent-bodies");
     close_made(&m);
-    m = document(sampled_graph("qwen3-8b"), "sm_90a", 1, 0, false, 0);
+    m = document(geometry_graph("qwen3-8b"), "sm_90a", 2, 0, false, 0); /* allreduce has no CUDA body */
     expect(&m, "- complete: no\n");
-    expect(&m, "### sample\n");
+    expect(&m, "### allreduce\n");
     expect(&m, "1. **absent-bodies** (blocks): 1 of ");
     close_made(&m);
 }
@@ -153,8 +152,7 @@ static void the_table_is_whole(void **state) {
         json_array_foreach(ops, i, row) {
             const json_t *g;
             assert_string_equal(string(row, "name"), m.global->ops[i].name);
-            bool absent = !cpu && strcmp(string(row, "kind"), "sample") == 0;
-            assert_string_equal(string(row, "status"), absent ? "NEW KERNEL" : "REUSE");
+            assert_string_equal(string(row, "status"), "REUSE");
             assert_string_equal(string(row, "port_kind"), "leaf");
             bytes += number(row, "weight_bytes") + number(row, "other_bytes");
             json_array_foreach(in(row, "grid"), k, g) tasks += number(g, "tasks");
@@ -171,9 +169,9 @@ static void the_table_is_whole(void **state) {
             routed += used;
         }
         assert_true(routed >= 9);
-        assert_true(json_is_true(in(m.json, "complete")) == (cpu == 1));
-        assert_int_equal(json_array_size(in(in(m.json, "absent"), "kernels")), cpu ? 0 : 1);
-        expect(&m, cpu ? "- complete: yes\n" : "- complete: no\n");
+        assert_true(json_is_true(in(m.json, "complete")));
+        assert_int_equal(json_array_size(in(in(m.json, "absent"), "kernels")), 0);
+        expect(&m, "- complete: yes\n");
         expect(&m, cpu ? "No floor in ms: nothing was measured for this arch; give `--bandwidth TB/s`."
                        : "At 4.7 TB/s (measured on one H200");
         close_made(&m);
@@ -323,9 +321,9 @@ static void cards_say_what_the_plan_says(void **state) {
     }
     for (uint32_t t = 0; t < m.p->n_tasks; t++) {
         const char *name = m.p->bodies[m.p->tasks[t].body].op->name;
-        absent += strcmp(name, "sample") == 0 || strcmp(name, "allreduce") == 0;
+        absent += strcmp(name, "allreduce") == 0;
     }
-    assert_int_equal(json_array_size(kernels), 2);
+    assert_int_equal(json_array_size(kernels), 1);
     assert_int_equal(tasks, absent);
     close_made(&m);
 }
