@@ -30,8 +30,10 @@ typedef struct bench {
     bool progress;       /* on standard error */
     bench_point *points; /* [n_points] */
     size_t n_points;
-    uint64_t peak_rss;   /* bytes, without the buffer that the bandwidth is measured on */
-    bool peak_rss_exact; /* false: that buffer may be in it */
+    uint64_t peak_rss;                 /* bytes, without the buffer that the bandwidth is measured on */
+    bool peak_rss_exact;               /* false: that buffer may be in it */
+    double model_s, plan_s, session_s; /* what it took to open the model, to plan, and to open the session: device code
+                                          and weights where they are used */
 } bench;
 
 /* Allocates the points' arrays; free with bench_close(). */

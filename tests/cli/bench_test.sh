@@ -19,6 +19,8 @@ holds "bench bandwidth" out 'all(1e8 < c[k] < 1e13 for c in v["contexts"] for k 
 holds "bench bytes" out 'all((c["bytes_a_token"] - v["weight_bytes_a_token"]) / (c["ctx"] + 5.5) / (2 * 2 * 2 * 32) in (2, 4) for c in v["contexts"])'
 holds "bench memory" out 'v["weight_bytes"] + v["kv_bytes"] < v["peak_rss_bytes"] and (not v["peak_rss_exact"] or v["peak_rss_bytes"] < 300e6)'
 
+holds "bench startup" out 'all(0 <= v["startup"][k] < 30 for k in ("model_s", "plan_s", "session_s")) and v["startup"]["session_s"] > 0'
+
 # The runs as pieces of one generation: 3 × 10 steps behind one prefill, contexts ctx + 1 .. ctx + 30.
 expect 0 bench --synth tiny-qwen3 --device cpu --ctx 20,70 --runs 3 --steps 10 --one-prefill --workers 2 --json
 holds "bench --one-prefill" out 'all(len(c["decode_ms_a_token"]["runs"]) == 3 and c["decode_ms_a_token"]["min"] > 0 and len(set(c["prefill_ms"]["runs"])) == 1
@@ -26,7 +28,7 @@ holds "bench --one-prefill" out 'all(len(c["decode_ms_a_token"]["runs"]) == 3 an
 refused 2 '1000 tokens and 30 steps.* 1024 positions' bench "$golden/tiny-llama" --ctx 1000 --runs 3 --steps 10 --one-prefill
 
 expect 0 bench "$golden/tiny-llama" --runs 2 --steps 5 --workers 1
-for word in 'context 128' 'ms/token' 'tokens/s' 'GB/s' '% of the read bandwidth' 'prefill' 'peak RSS'; do
+for word in 'context 128' 'ms/token' 'tokens/s' 'GB/s' '% of the read bandwidth' 'prefill' 'startup' 'peak RSS'; do
     grep -q -- "$word" out || { wrong "bench: no $word"; show_output; }
 done
 refused 2 '2000 tokens and 32 steps.* 1024 positions' bench "$golden/tiny-llama" --ctx 2000

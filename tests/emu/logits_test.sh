@@ -1,4 +1,4 @@
-# timeout: 120
+# timeout: 300
 # SPDX-License-Identifier: Apache-2.0
 # The GPU backend's device text on the CPU: logits of small models against the reference's.
 . "$KEEL_SOURCE_DIR/tests/emu/lib.sh" || exit 1

@@ -1,4 +1,4 @@
-# timeout: 120
+# timeout: 300
 # SPDX-License-Identifier: Apache-2.0
 # Sampling in the kernel: what is drawn from the logits of each step is what a full sort in double precision draws, by the
 # short way over candidates, by the search over all logits (a top-k beyond them, a flat top-p), and on the CPU.
