@@ -14,11 +14,12 @@
 #include "device/columns.h"
 
 enum {
-    NORM_LINEAR_X,     /* [M or M_LOGIT][k] */
-    NORM_LINEAR_SCALE, /* weight [k] */
-    NORM_LINEAR_W,     /* weight [n][k] */
-    NORM_LINEAR_BIAS,  /* weight [n], or none */
-    NORM_LINEAR_OUT,   /* [M or M_LOGIT][n] */
+    NORM_LINEAR_X,       /* [M or M_LOGIT][k] */
+    NORM_LINEAR_SCALE,   /* weight [k] */
+    NORM_LINEAR_W,       /* weight [n][k] */
+    NORM_LINEAR_BIAS,    /* weight [n], or none */
+    NORM_LINEAR_W_SCALE, /* weight, the block scales of a W that is F8E4M3 */
+    NORM_LINEAR_OUT,     /* [M or M_LOGIT][n] */
     NORM_LINEAR_BUFFERS
 };
 

@@ -23,6 +23,9 @@ enum {
     NORM_QKV_BIAS_Q, /* weight [q columns], or none; the others alike */
     NORM_QKV_BIAS_K,
     NORM_QKV_BIAS_V,
+    NORM_QKV_W_Q_SCALE, /* weight, the block scales of a W that is F8E4M3; the others alike */
+    NORM_QKV_W_K_SCALE,
+    NORM_QKV_W_V_SCALE,
     NORM_QKV_Q, /* [M or M_LOGIT][q columns] */
     NORM_QKV_K,
     NORM_QKV_V,

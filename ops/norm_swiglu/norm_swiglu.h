@@ -21,6 +21,8 @@ enum {
     NORM_SWIGLU_W_UP,      /* weight [n][k] */
     NORM_SWIGLU_BIAS_GATE, /* weight [n], or none */
     NORM_SWIGLU_BIAS_UP,
+    NORM_SWIGLU_W_GATE_SCALE, /* weight, the block scales of a W that is F8E4M3; the others alike */
+    NORM_SWIGLU_W_UP_SCALE,
     NORM_SWIGLU_OUT, /* [M or M_LOGIT][n] */
     NORM_SWIGLU_BUFFERS
 };

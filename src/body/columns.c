@@ -26,16 +26,20 @@ void body_matmul_fetch(kp_ctx *c, kp_u32 x) {
     if (p->x_rows) kb_fetch_rows(c, KP_MATMUL_X, x, p->k, 0, p->k, p->logit_rows);
 }
 
-/* Rows [lo, hi) of w, band by band of its scale blocks. */
-static void scaled_rows(kp_ctx *c, const kp_matmul *p, const unsigned char *w, kp_u32 lo, kp_u32 hi, const float *rows,
-                        kp_u32 n_rows, float *y, size_t ldy) {
-    dtype st = (dtype)p->scale_dtype;
+/* F8E4M3: band by band of its scale blocks. */
+void body_product(const kp_matmul *p, const void *w, const void *scale, kp_u32 lo, kp_u32 hi, const float *x,
+                  kp_u32 n_rows, float *y, size_t ldy) {
+    dtype type = (dtype)p->weight_dtype, st = (dtype)p->scale_dtype;
+    const unsigned char *from = (const unsigned char *)w + (size_t)lo * p->k * dtype_bytes(type), *factors = scale;
     size_t band = (size_t)fp8_blocks(p->k) * dtype_bytes(st);
-    const unsigned char *scale = kb_buffer(c, p->scale);
-    for (size_t j = lo, end; j < hi; y += end - j, j = end) {
+    if (type != DTYPE_F8E4M3) {
+        vec_matmul(type, from, hi - lo, p->k, x, p->k, n_rows, y, ldy);
+        return;
+    }
+    for (size_t j = lo, end; j < hi; from += (end - j) * p->k, y += end - j, j = end) {
         end = (j / FP8_BLOCK + 1) * FP8_BLOCK;
         if (end > hi) end = hi;
-        vec_matmul_scaled(w + j * p->k, st, scale + j / FP8_BLOCK * band, end - j, p->k, rows, p->k, n_rows, y, ldy);
+        vec_matmul_scaled(from, st, factors + j / FP8_BLOCK * band, end - j, p->k, x, p->k, n_rows, y, ldy);
     }
 }
 
@@ -47,14 +51,8 @@ void body_matmul(kp_ctx *c, kp_u32 x, kp_u32 w) {
     if (p->x_rows) rows = kb_region(c, KP_MATMUL_X);
     float *y = kb_region(c, KP_MATMUL_Y);
     kb_share(c, task->lo, task->hi, 8, &lo, &hi);
-    dtype wt = (dtype)p->weight_dtype;
-    const unsigned char *all = kb_buffer(c, w), *from = all + (size_t)lo * p->k * dtype_bytes(wt);
-    kp_u32 n_rows = kb_rows_live(c) - first, width = task->hi - task->lo;
-    y += lo - task->lo;
-    if (wt == DTYPE_F8E4M3)
-        scaled_rows(c, p, all, lo, hi, rows, n_rows, y, width);
-    else
-        vec_matmul(wt, from, hi - lo, p->k, rows, p->k, n_rows, y, width);
+    body_product(p, kb_buffer(c, w), p->scale == KP_NONE ? NULL : kb_buffer(c, p->scale), lo, hi, rows,
+                 kb_rows_live(c) - first, y + (lo - task->lo), task->hi - task->lo);
 }
 
 /* out = sum + bias + residual over n columns; bias and residual may be null. */

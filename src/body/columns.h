@@ -4,6 +4,7 @@
 #define KEEL_BODY_COLUMNS_H
 
 #include "device/body.h"
+#include "device/columns.h"
 
 #include <stddef.h>
 
@@ -15,6 +16,9 @@ void body_matmul_fetch(kp_ctx *c, kp_u32 x);
 /* Consumer of kp_matmul: x with the task's rows of w, as they lie in the checkpoint. F8E4M3: the sum over each block of
  * 128 columns times its scale, added up in order of the blocks (core/vec.h, vec_matmul_scaled). */
 void body_matmul(kp_ctx *c, kp_u32 x, kp_u32 w);
+/* Rows [lo, hi) of such a w, with such scales where there are some, with n_rows of x, p->k apart; y [n_rows][ldy]. */
+void body_product(const kp_matmul *p, const void *w, const void *scale, kp_u32 lo, kp_u32 hi, const float *x,
+                  kp_u32 n_rows, float *y, size_t ldy);
 /* Storer of kp_matmul: out = (product + bias) + residual, in f32. residual KP_NONE, and a bias that is not bound:
  * without. */
 void body_matmul_store(kp_ctx *c, kp_u32 bias, kp_u32 residual, kp_u32 out);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "body/norm_columns.h"
 
+#include "body/columns.h"
 #include "core/vec.h"
 #include "device/columns.h"
 #include "device/rows.h"
@@ -42,13 +43,12 @@ static kp_u32 live_rows(const kp_ctx *c, const kp_norm_matmul *p) {
 void body_norm_matmul(kp_ctx *c, kp_u32 w) {
     const kp_norm_matmul *p = kb_params(c);
     kp_u32 rows = live_rows(c, p);
-    dtype type = (dtype)p->m.weight_dtype;
     for (kp_u32 i = 0; i < KP_NORM_MATRICES && p->cols[i]; i++) {
         part s = part_of(c, p, i, rows);
-        const unsigned char *from = (const unsigned char *)kb_buffer(c, w + i);
+        const void *scale = p->m.scale == KP_NONE ? NULL : kb_buffer(c, p->m.scale + i);
         if (s.from < s.to)
-            vec_matmul(type, from + (size_t)s.from * p->m.k * dtype_bytes(type), s.to - s.from, p->m.k,
-                       kb_region(c, KP_MATMUL_X), p->m.k, rows, s.y, c->task->hi - c->task->lo);
+            body_product(&p->m, kb_buffer(c, w + i), scale, s.from, s.to, kb_region(c, KP_MATMUL_X), rows, s.y,
+                         c->task->hi - c->task->lo);
     }
 }
 

@@ -25,7 +25,7 @@ typedef struct kp_event {
 } kp_event;
 
 /* One op of the graph as bound to memory. */
-enum { KP_BUFFERS = 12, KP_RECORD_WAITS = 4 };
+enum { KP_BUFFERS = 14, KP_RECORD_WAITS = 4 };
 typedef struct kp_instance {
     const void *params;       /* the op's own parameter struct */
     void *buffer[KP_BUFFERS]; /* inputs, then weights, then outputs, then scratch, in the op's order */

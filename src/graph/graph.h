@@ -9,7 +9,7 @@
 #include "core/dtype.h"
 #include "core/error.h"
 
-enum { GRAPH_RANK = 4, GRAPH_IN = 8, GRAPH_OUT = 4, GRAPH_WEIGHTS = 8, GRAPH_ATTRS = 16 };
+enum { GRAPH_RANK = 4, GRAPH_IN = 8, GRAPH_OUT = 4, GRAPH_WEIGHTS = 10, GRAPH_ATTRS = 16 };
 
 /* Symbolic first dimension: the rows of a pass, and the rows of a pass whose logits are wanted. */
 enum { GRAPH_M = -1, GRAPH_M_LOGIT = -2 };

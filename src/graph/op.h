@@ -40,7 +40,8 @@ struct tile_env;
 /* The piece of a chain that a fused op stands for, found by its shape (plan/lower.h): a `head` whose output nobody
  * reads but `members` ops of kind `member`, which have no other input, and what these make, which nobody reads but one
  * `tail`, as its first inputs, in this order. The fused op has the head's inputs, attributes and weights, then weight 0
- * of each member, then weight 1 of each; it makes what the members make, or, with takes_tail, what the tail makes. */
+ * of each member, then weight 1 of each, then the block scales of weight 0 of each; it makes what the members make, or,
+ * with takes_tail, what the tail makes. */
 typedef struct op_chain {
     const char *head, *member, *tail; /* kinds; head NULL: no fused op; tail NULL: one member, whoever reads it */
     int members;

@@ -47,7 +47,7 @@ static bool find_members(const lowering *l, const op_chain *c, chain *k) {
         const graph_op *op = &l->g->ops[i];
         if (op->n_in < 1 || op->in[0] != made) continue;
         bool fits = is_kind(op, c->member) && !l->gone[i] && op->n_in == 1 && op->n_out == 1 && op->n_attrs == 0 &&
-                    op->n_weights <= (c->takes_bias ? 2 : 1);
+                    (c->takes_bias || !op->weight[1]) && (op->n_weights <= 2 || op->desc->scale[0] == 2);
         if (!fits) return false;
         k->member[n++] = i;
     }
@@ -78,7 +78,7 @@ static bool fuse(const graph *g, const op_desc *desc, const chain *k, graph_op *
     const op_chain *c = &desc->chain;
     const graph_op *head = &g->ops[k->head];
     int n = head->n_weights;
-    if (n + 2 * c->members > GRAPH_WEIGHTS) return false;
+    if (n + 3 * c->members > GRAPH_WEIGHTS) return false;
     *out = *head;
     out->desc = desc;
     out->notes = "";
@@ -86,10 +86,11 @@ static bool fuse(const graph *g, const op_desc *desc, const chain *k, graph_op *
         const graph_op *member = &g->ops[k->member[i]];
         out->weight[n + i] = member->weight[0];
         out->weight[n + c->members + i] = member->weight[1];
+        out->weight[n + 2 * c->members + i] = member->desc->scale[0] ? member->weight[member->desc->scale[0]] : 0;
         out->out[i] = member->out[0];
     }
     out->n_weights = n + c->members;
-    for (int i = n; i < n + 2 * c->members; i++) {
+    for (int i = n; i < n + 3 * c->members; i++) {
         if (out->weight[i]) out->n_weights = i + 1;
     }
     out->n_out = c->members;

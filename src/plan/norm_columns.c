@@ -46,6 +46,7 @@ bool norm_columns_fit(const tile_env *env, const graph *g, const graph_op *op, b
     p.x_pitch = columns_x_pitch(env->arch, k);
     uint64_t x_bytes = kp_matmul_x_bytes(&p, (kp_u32)dtype_bytes(env->arch->act_dtype));
     return same_types(g, op, 1, matrices) && same_types(g, op, 1 + matrices, matrices) &&
+           same_types(g, op, 1 + 2 * matrices, matrices) &&
            room_for_columns(env, x_bytes) >= KP_BAND * kp_matmul_y_bytes(&p, env->m_max);
 }
 
@@ -88,7 +89,7 @@ void norm_columns_task(tiler *t, const graph *g, const graph_op *op, const op_ta
     (void)g;
     const kp_norm_matmul *p = tiler_params_of(t);
     const tile_env *env = tiler_env(t);
-    uint64_t act = dtype_bytes(env->arch->act_dtype), type = dtype_bytes((dtype)p->m.weight_dtype), real = 0, bias = 0;
+    uint64_t act = dtype_bytes(env->arch->act_dtype), type = dtype_bytes((dtype)p->m.weight_dtype), real = 0, more = 0;
     columns_check(t, k);
     if (k->lo % KP_BAND || k->hi % KP_BAND || k->hi > p->m.n || k->lo >= k->hi) {
         tiler_refuse(t, "its columns are no whole bands");
@@ -102,12 +103,13 @@ void norm_columns_task(tiler *t, const graph *g, const graph_op *op, const op_ta
         if (lo == hi) continue;
         if (i < op->desc->n_out) tiler_write(t, op->out[i], lo, hi);
         real += hi - lo;
-        if (op->weight[1 + matrices + i]) bias += (hi - lo) * dtype_bytes((dtype)p->m.bias_dtype);
+        if (p->m.scale != KP_NONE) more += columns_scale_bytes(lo, hi - lo, p->m.k, (dtype)p->m.scale_dtype);
+        if (op->weight[1 + matrices + i]) more += (hi - lo) * dtype_bytes((dtype)p->m.bias_dtype);
     }
     tiler_region(t, KP_MATMUL_X, x_bytes_of(t, p), KP_CONSUMER);
     tiler_region(t, KP_MATMUL_Y, columns_width(k) * kp_matmul_y_bytes(&p->m, env->m_max), KP_STORER);
     if (env->arch->stage_bytes) tiler_region(t, KP_NORM_SUMS, sums_bytes(env), KP_STORER);
     /* every task reads the norm's weight, but memory gives it once */
     uint64_t norm = k->lo ? 0 : p->m.k * dtype_bytes((dtype)p->norm_dtype), made = p->paired ? real / 2 : real;
-    tiler_cost(t, real * p->m.k * type + bias + norm, (p->m.k + made) * act, (2 * real + 4) * p->m.k);
+    tiler_cost(t, real * p->m.k * type + more + norm, (p->m.k + made) * act, (2 * real + 4) * p->m.k);
 }

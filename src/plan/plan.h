@@ -48,7 +48,7 @@ typedef struct plan_instance {
     int32_t layer;
     uint32_t attr_first, n_attrs;         /* into the plan's attrs: what the graph set */
     uint32_t params_offset, params_bytes; /* into the plan's parameter bytes: made from the above, not in the file */
-    uint32_t buffer[12];                  /* KP_BUFFERS; KP_NONE where nothing is bound */
+    uint32_t buffer[14];                  /* KP_BUFFERS; KP_NONE where nothing is bound */
 } plan_instance;
 
 /* A phase of an instance: tasks [first_task, first_task + n_tasks). Phases stand in execution order. */

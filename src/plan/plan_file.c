@@ -32,7 +32,7 @@ enum { SECTION_HEADER, SECTION_STRINGS = 13, SECTIONS };
 static const section sections[SECTIONS] = {
     {"header", plan_io_header, 100, 0, 0, 0, 0, false},
     {ARRAY("levers", plan_io_lever, 4, levers, n_levers), 0, false},
-    {ARRAY("instances", plan_io_instance, 68, instances, n_instances), 0, false},
+    {ARRAY("instances", plan_io_instance, 76, instances, n_instances), 0, false},
     {ARRAY("attrs", plan_io_attr, 12, attrs, n_attrs), 0, false},
     {ARRAY("bodies", plan_io_body, 8, bodies, n_bodies), 0, false},
     {ARRAY("phases", plan_io_phase, 16, phases, n_phases), 0, false},

@@ -23,6 +23,15 @@ for options in "--workers 1" "--workers 3 --lanes 2" "--workers 2 --batch 5"; do
     python3 "$cli/logits.py" copy.st whole.st || wrong "logits with $options"
 done
 
+# fused ops take the scales along, and the bits are those of the chain
+expect 0 plan copy --lever fused -o fused.plan
+expect 0 plan show fused.plan
+grep -q 'norm\.qkv' out && grep -q 'norm\.swiglu' out || wrong "no fused op"
+for lever in chain fused; do
+    expect 0 run copy --tokens "$prompt" --max-new-tokens 3 --ignore-eos --lever $lever --save-logits $lever.st
+done
+cmp chain.st fused.st || wrong "fused ops give other bits"
+
 # ranks cut on borders of scale blocks
 python3 - <<'END'
 import json
