@@ -32,7 +32,9 @@ PREFILL = ("qwen3-8b", 2048, 16, 135, 130, 40)  # geometry, tokens, rows a pass,
 RECORDED = {("qwen3-8b", 64): "llama.cpp 4.99", ("qwen3-8b", 4096): "llama.cpp 5.29",
             ("llama-3.2-1b", 64): "Hazy megakernel 0.924 (whole loop), llama.cpp 1.28", ("llama-3.2-1b", 1024): "Hazy megakernel 1.320",
             ("qwen3-0.6b", 64): "llama.cpp 1.55"}
-PEERS = [("qwen3-8b", 64), ("llama-3.2-1b", 64), ("qwen3-1.7b", 64), ("qwen3-0.6b", 64), ("llama-3.2-1b", 1024), ("qwen3-8b", 4096)]
+# geometry, context, seconds for keel, seconds for PyTorch (most of them its own compiler's)
+PEERS = [("qwen3-8b", 64, 25, 130), ("llama-3.2-1b", 64, 10, 80), ("qwen3-8b", 4096, 50, 140), ("llama-3.2-1b", 1024, 12, 80),
+         ("qwen3-1.7b", 64, 12, 110), ("qwen3-0.6b", 64, 10, 110)]
 
 
 class Failed(Exception):
@@ -61,12 +63,12 @@ class Bench:
         return self.a.seconds - (time.monotonic() - self.began)
 
     def source(self, geometry, weights):
-        return geometry if weights == "bf16" else self.a.fp8.replace("GEOMETRY", geometry)
+        return ["--synth", geometry, *([] if weights == "bf16" else ["--quant", weights])]
 
     def compile_ahead(self, what):
         """what: (geometry, weights, ctx, batch, runs, steps) of the rows to come."""
         for geometry, weights, *row in what:
-            self.cubins.begin(["--synth", self.source(geometry, weights)], **self.plan(*row))
+            self.cubins.begin(self.source(geometry, weights), **self.plan(*row))
 
     def plan(self, ctx, batch, runs, steps):
         """The plan that keel bench makes, as Sessions.plan() takes it."""
@@ -75,9 +77,9 @@ class Bench:
     def measure(self, geometry, weights, ctx, batch, runs, steps, limit):
         """{ms, min, max, gb, ceiling, achieved, prefill_ms}; times in ms, bytes in GB, rates in GB/s. The runs follow one another
         behind one prefill: each is `steps` consecutive steps with growing KV pages."""
-        words = [self.a.keel, "bench", "--synth", self.source(geometry, weights), "--device", self.a.device, "--batch", str(batch), "--ctx",
-                 str(ctx), "--runs", str(runs), "--steps", str(steps), "--one-prefill", "--json", *(["--workers", str(self.a.workers)] if self.a.workers else [])]
-        cubin = self.cubins.get(["--synth", self.source(geometry, weights)], **self.plan(ctx, batch, runs, steps))
+        words = [self.a.keel, "bench", *self.source(geometry, weights), "--device", self.a.device, "--batch", str(batch), "--ctx", str(ctx),
+                 "--runs", str(runs), "--steps", str(steps), "--one-prefill", "--json", *(["--workers", str(self.a.workers)] if self.a.workers else [])]
+        cubin = self.cubins.get(self.source(geometry, weights), **self.plan(ctx, batch, runs, steps))
         out, wall = command(words + (["--cubin", cubin] if cubin else []), min(limit, max(self.left(), 1)))
         c = json.loads(out)["contexts"][0]
         d = c["decode_ms_a_token"]
@@ -95,7 +97,7 @@ class Bench:
             self.report.note(f"{name}: {m['ms']:.4f} ms, ceiling {m['ceiling']:.0f} GB/s; {m['wall_s']:.0f} s in all, about {about} were expected")
             return m
         except Failed as e:
-            missing = re.search(r"neither a geometry nor a file", str(e))
+            missing = re.search(r"missing role bodies|reads BF16 weights", str(e))
             late = "no end within" in str(e) and self.left() < 2
             self.report.row("NOT-RUN" if missing or late else "FAIL", name, str(e))
             return None
@@ -138,33 +140,38 @@ class Bench:
                 self.report.row("PASS" if steps <= bar else "FAIL", name, steps=steps, bar=bar, goal=goal, prefill_ms=m["prefill_ms"],
                                 step_ms=step["ms"], batch=batch)
 
-    def torch(self, geometry, ctx, modes):
+    def torch(self, geometry, ctx, about):
         """{mode: ms}"""
-        out, _ = command([sys.executable, self.a.torch_decode, geometry, "--ctx", str(ctx), "--modes", modes], min(180, max(self.left(), 1)))
+        words = [sys.executable, self.a.torch_decode, geometry, "--ctx", str(ctx), "--modes", self.a.modes]
+        out, _ = command(words, min(2 * about, max(self.left(), 1)))
         return {m[1]: float(m[2]) for m in re.finditer(r"torch-(\w+): ([0-9.]+) ms/step", out)}
 
     def peers(self):
-        self.compile_ahead([(g, "bf16", ctx, 1, min(self.a.runs, 3), self.a.steps) for g, ctx in PEERS
-                            if re.search(self.a.only, f"peers/{g}/ctx-{ctx}")])
-        for geometry, ctx in PEERS:
-            name = f"peers/{geometry}/ctx-{ctx}"
-            if not re.search(self.a.only, name):
+        chosen = [(f"peers/{p[0]}/ctx-{p[1]}", *p) for p in PEERS]
+        chosen = [p for p in chosen if re.search(self.a.only, p[0])]
+        runs = min(self.a.runs, 3)
+        self.compile_ahead([(geometry, "bf16", ctx, 1, runs, self.a.steps) for _, geometry, ctx, *_ in chosen])
+        for name, geometry, ctx, about, theirs in chosen:
+            if self.left() < about + theirs:
+                self.report.row("NOT-RUN", name, f"takes about {about + theirs} s, {max(self.left(), 0):.0f} s were left")
                 continue
-            mine = self.tried(name, 50, geometry, "bf16", ctx, 1, min(self.a.runs, 3), self.a.steps)
-            if not mine:
-                continue
-            try:
-                theirs = self.torch(geometry, ctx, self.a.modes)
-            except Failed as e:
-                self.report.row("FAIL", name, f"PyTorch: {e}", keel=mine["ms"])
-                continue
-            recorded = RECORDED.get((geometry, ctx), "none")
-            best = min([*theirs.values(), *(float(x) for x in re.findall(r" ([0-9]+\.[0-9]+)", recorded))])
-            shares = {f"share_{m}": 100 * mine["gb"] / ms * 1e3 / mine["ceiling"] for m, ms in theirs.items()}
-            self.report.row("PASS" if mine["ms"] < best else "FAIL", name, f"recorded on another card: {recorded}", keel=mine["ms"],
-                            **{f"torch_{m}": ms for m, ms in theirs.items()}, best_peer=best, ratio=best / mine["ms"],
-                            share_keel=100 * mine["achieved"] / mine["ceiling"], **shares, ceiling=mine["ceiling"])
+            mine = self.tried(name, about, geometry, "bf16", ctx, 1, runs, self.a.steps)
+            if mine:
+                self.peer(name, geometry, ctx, mine, theirs)
         return self.report.end()
+
+    def peer(self, name, geometry, ctx, mine, about):
+        try:
+            theirs = self.torch(geometry, ctx, about)
+        except Failed as e:
+            self.report.row("FAIL", name, f"PyTorch: {e}", keel=mine["ms"])
+            return
+        recorded, top = RECORDED.get((geometry, ctx), "none"), max(self.a.ceiling, mine["ceiling"])
+        best = min([*theirs.values(), *(float(x) for x in re.findall(r" ([0-9]+\.[0-9]+)", recorded))])
+        shares = {f"share_{m}": 100 * mine["gb"] / ms * 1e3 / top for m, ms in theirs.items()}
+        self.report.row("PASS" if mine["ms"] < best else "FAIL", name, f"recorded on another card: {recorded}", keel=mine["ms"],
+                        **{f"torch_{m}": ms for m, ms in theirs.items()}, best_peer=best, ratio=best / mine["ms"],
+                        share_keel=100 * mine["achieved"] / top, **shares, ceiling=top)
 
     def timed(self, name, limit, words, environment=None):
         try:
@@ -206,7 +213,6 @@ def main():
     p.add_argument("--steps", type=int, default=256)
     p.add_argument("--seconds", type=float, default=1e9, help="begin no row after so long")
     p.add_argument("--ceiling", type=float, default=0, help="GB/s that another program read in the same call, if any: the highest ceiling counts")
-    p.add_argument("--fp8", default="GEOMETRY-fp8", help="how --synth names a geometry with FP8 weights")
     p.add_argument("--torch-decode", help="the PyTorch peer: prints 'torch-MODE: N ms/step'")
     p.add_argument("--modes", default="graph,compile")
     p.add_argument("--workers", type=int, default=0)

@@ -21,7 +21,7 @@ import time
 
 from cubins import Cubins
 from evidence import Report
-from sessions import SessionError, Sessions
+from sessions import SessionError, Sessions, shared_memory
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMIT = 1.3
@@ -34,11 +34,11 @@ TINY = [1, 2, 15, 16, 17, 63, 64, 65, 129]
 
 class Group:
     """Cases that share weights and references. plans: (batch, page seed, prompt lengths); repeats: of each case, with other input
-    between; about: seconds on one H200, a guess until the first run has corrected it."""
+    between; about: seconds on one H200, a guess until the first run has corrected it; sharp: see torch_model.sharpen()."""
 
-    def __init__(self, kind, geometry, plans, about, layers=None, changes=None, name=None, repeats=0):
+    def __init__(self, kind, geometry, plans, about, layers=None, changes=None, name=None, repeats=0, sharp=False):
         self.kind, self.geometry, self.plans, self.about, self.layers = kind, geometry, plans, about, layers
-        self.changes, self.repeats = changes or {}, repeats
+        self.changes, self.repeats, self.sharp = changes or {}, repeats, sharp
         self.name = f"{kind}/{name or geometry}" + (f"-l{layers}" if layers else "")
 
     def slice(self):
@@ -51,6 +51,11 @@ def depth(geometry, batches, about, repeats, layers=None):
 
 def shape(name, geometry, **changes):
     return Group("shape", geometry, [(1, 3, [1, DEPTH_PROMPT]), (16, 4, [16, DEPTH_PROMPT])], 6, 2, changes, name)
+
+
+def context(geometry, plans, about):
+    """Attention looks at few positions, so that each of them counts; the vocabulary is small, for the sake of time."""
+    return Group("context", geometry, plans, about, 2, {"vocab_size": 4099}, sharp=True)
 
 
 # What says most for its time comes first; whole models of the larger kind come last, their first layers before.
@@ -66,12 +71,12 @@ GROUPS = [
     shape("gqa-8-head-64", "llama-3.2-1b", num_key_value_heads=4, vocab_size=32003),
     depth("qwen3-8b", [1, 16], 15, 3, 4),
     depth("qwen3-14b", [1, 16], 20, 3, 4),
-    Group("context", "qwen3-8b", [(16, 7, LONG), (1, 8, SHORT)], 40, 2),
-    Group("context", "llama-3.2-1b", [(16, 9, LONG), (3, 10, SHORT)], 40, 2),
+    context("qwen3-8b", [(16, 7, LONG), (1, 8, SHORT)], 40),
+    context("llama-3.2-1b", [(16, 9, LONG), (3, 10, SHORT)], 40),
     depth("qwen3-1.7b", [1, 16], 20, 3),
     depth("qwen3-8b", [1, 16], 60, 3),
     depth("qwen3-14b", [1, 16], 90, 2),
-    Group("context", "qwen3-14b", [(16, 11, SHORT), (2, 12, SHORT)], 30, 2),
+    context("qwen3-14b", [(16, 11, SHORT), (2, 12, SHORT)], 30),
 ]
 
 
@@ -138,12 +143,17 @@ class Runner:
             if prompts:
                 yield batch, page_seed, prompts
 
-    def reference(self, config, group, sequences, positions, dtype):
-        """Logits at the positions of each sequence. On a GPU its memory is given back: keel needs it next."""
+    def reference(self, config, group, sequences, positions, dtype, folder=None):
+        """Logits at the positions of each sequence; the weights go to the folder, if one is given. On a GPU its memory is given back:
+        keel needs it next."""
         import torch
 
-        from torch_model import build, logits_at, read_config
+        from torch_model import build, logits_at, read_config, save, sharpen
         model = build(read_config(config, group.layers), dtype, self.a.torch_device, self.a.seed)
+        if group.sharp:
+            sharpen(model)
+        if folder:
+            save(model, folder)
         out = [logits_at(model, ids, positions) for ids in sequences]
         del model
         gc.collect()
@@ -151,7 +161,7 @@ class Runner:
             torch.cuda.empty_cache()
         return out
 
-    def references(self, config, group, vocab, sessions):
+    def references(self, config, group, vocab, folder=None):
         import torch  # here, so that compilers and weights are under way before
 
         from torch_model import strict_arithmetic
@@ -160,9 +170,9 @@ class Runner:
         positions = sorted({q for p in prompts for q in range(p - 1, p - 1 + steps)})
         ids = [sequence(s, positions[-1] + 1, vocab) for s in ((1, 2) if group.repeats else (1,))]
         start = time.monotonic()
-        f32, bf16 = (self.reference(config, group, ids, positions, t) for t in (torch.float32, torch.bfloat16))
-        self.report.note(f"{group.name}: references of {len(positions)} positions up to {positions[-1]} in "
-                         f"{time.monotonic() - start:.1f} s; weights made in {sessions.ready()['seconds']} s meanwhile")
+        bf16 = self.reference(config, group, ids, positions, torch.bfloat16, folder)
+        f32 = self.reference(config, group, ids, positions, torch.float32)
+        self.report.note(f"{group.name}: references of {len(positions)} positions up to {positions[-1]} in {time.monotonic() - start:.1f} s")
         return ids, f32, bf16, {p: i for i, p in enumerate(positions)}
 
     def compare(self, name, data, rows, f32, bf16):
@@ -218,11 +228,27 @@ class Runner:
                         raise
                     s.open(page_seed, self.a.watchdog, cubin)
 
+    def sessions(self, source, group):
+        return Sessions(self.a.sessions, source, self.a.device, self.a.seed + self.a.break_seed, group.slice(), self.a.timeout)
+
+    def checkpoint(self, config, group, folder):
+        """config.json of a folder that the weights will be in."""
+        with open(config, encoding="utf-8") as f:
+            c = json.load(f)
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
+            json.dump({**c, "num_hidden_layers": group.layers}, f)
+
     def group(self, group, config, vocab):
         start = time.monotonic()
-        with Sessions(self.a.sessions, ["--synth", config], self.a.device, self.a.seed + self.a.break_seed, group.slice(),
-                      self.a.timeout) as s:
-            self.cases(group, config, s, self.references(config, group, vocab, s))
+        if group.sharp:  # weights that no formula gives: from the reference through a file
+            with tempfile.TemporaryDirectory(dir=shared_memory()) as folder:
+                self.checkpoint(config, group, folder)
+                refs = self.references(config, group, vocab, folder)
+                with self.sessions(["--model", folder], group) as s:
+                    self.cases(group, config, s, refs)
+        else:
+            with self.sessions(["--synth", config], group) as s:  # makes its weights meanwhile
+                self.cases(group, config, s, self.references(config, group, vocab))
         took = time.monotonic() - start
         self.guessed, self.spent = self.guessed + group.about, self.spent + took
         self.report.note(f"{group.name}: {took:.0f} s in all, about {group.about} were expected")

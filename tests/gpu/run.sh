@@ -7,12 +7,13 @@
 #   sanitize       compute-sanitizer memcheck, racecheck, synccheck on 2 layers       3 min
 #   correct        logits against transformers (tests/gpu/correct.py), all groups     9 min; correct:REGEX takes some of them
 #   start          compile and start-up times                                         1 min
+#   ceilings       the read ceiling by another program; bench behind it takes it       20 s
 #   bench          the speed table, --runs 5, ceiling of the same run                 9 min; bench:REGEX takes some rows
 #   peers          keel beside PyTorch                                                9 min; peers:REGEX takes some rows
-#   all            goldens sanitize start correct bench peers, as far as --seconds reach
+#   all            goldens ceilings bench correct sanitize peers start, as far as --seconds reach
 # Weights are made on the machine; nothing is fetched. Needs the bundle (make gpu-bundle) with keel and keel-sessions, Python 3 with
-# PyTorch and transformers, NVRTC; in the bundle also, copied there by whoever carries it: qwen3-py-12m/ (goldens, sanitize) and
-# torch_decode.py (peers). A part that fails or runs out of time does not stop the others; exit status 1 when any row failed.
+# PyTorch and transformers, NVRTC; in the bundle also, copied there by whoever carries it: qwen3-py-12m/ (goldens, sanitize),
+# torch_decode.py (peers), ceilings.cu (ceilings; nvcc). A part that fails or runs out of time does not stop the others; exit status 1 when any row failed.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 commit='' out='' device=cuda bundle=$root/gpu-bundle seconds=540 options=()
@@ -44,11 +45,14 @@ if ! ldconfig -p | grep 'libnvrtc\.so' >/dev/null; then
 fi
 
 left() { echo $((seconds - (SECONDS - began) > 5 ? seconds - (SECONDS - began) : 5)); }
+least() { echo $(($1 < $2 ? $1 : $2)); }
 row() { printf '%s\n' "$*"; }
 
 goldens() {
     [ -d "$model" ] || { row "NOT-RUN goldens | no $model: copy the folder of the trained checkpoint there"; return; }
     timeout "$(left)" python3 "$root/tests/gpu/goldens.py" "$model" --keel "$keel" --sessions "$sessions" --device "$device"
+    over $? goldens
+    timeout "$(left)" python3 "$root/tests/gpu/goldens.py" "$model" --keel "$keel" --sessions "$sessions" --device "$device" --quant fp8
     over $? goldens
 }
 
@@ -60,12 +64,12 @@ sanitize() {
     for tool in memcheck synccheck racecheck; do
         for batch in 1 16; do
             log=$out/sanitize.log
-            timeout "$(left)" compute-sanitizer --tool $tool --kernel-name-exclude kernel_substring=keel_pack "$keel" run "${source[@]}" --device "$device" \
+            timeout "$(least "$(left)" 150)" compute-sanitizer --tool $tool "$keel" run "${source[@]}" --device "$device" \
                 --tokens 5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22 --max-new-tokens 4 --ignore-eos --workers 8 --batch $batch --watchdog 240 >"$log" 2>&1
             local status=$?
             summary=$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$log" | tail -n 1 | sed 's/^=* *//')
             if [ $status -eq 124 ]; then
-                row "NOT-RUN sanitize/$tool/batch-$batch | no end within the time that was left"
+                row "NOT-RUN sanitize/$tool/batch-$batch | no end within 150 s, or the time that was left"
             elif [ $status -eq 0 ] && grep -E 'ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards' "$log" >/dev/null; then
                 row "PASS sanitize/$tool/batch-$batch | $summary"
             else
@@ -82,14 +86,30 @@ correct() {
         ${tiny:+--tiny --workers 2 --repeats 2 --steps 8}
     over $? correct
 }
+# The highest of its figures over at least 2 GiB stands beside keel's own ceilings: a slow reader would flatter every share.
+ceilings() {
+    local text ceiling program=$out/ceilings.program
+    [ -f "$bundle/ceilings.cu" ] || { row "NOT-RUN ceilings | no $bundle/ceilings.cu: copy the program there"; return; }
+    command -v nvcc >/dev/null || { row "NOT-RUN ceilings | no nvcc here"; return; }
+    if text=$(nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -o "$program" "$bundle/ceilings.cu" -lcuda && timeout "$(left)" "$program"); then
+        ceiling=$(sed -nE 's/^read_[A-Za-z0-9_]*_(2048|8192|16384)MB[a-z0-9_]* ([0-9.]+) GB\/s$/\2/p' <<<"$text" | sort -n | tail -n 1)
+        row "PASS ceilings gbs=$ceiling"
+        sed 's/^/  /' <<<"$text"
+    else
+        row "FAIL ceilings | $(tail -n 1 <<<"$text")"
+    fi
+    rm -f "$program"
+}
+
 measure() { # WHAT REGEX
-    local peer=()
+    local ceiling peer=()
+    ceiling=$(sed -nE 's/^PASS ceilings gbs=//p' "$out/gpu-ceilings.txt" 2>/dev/null)
     [ ! -f "$bundle/torch_decode.py" ] || peer=(--torch-decode "$bundle/torch_decode.py")
     if [ "$1" = peers ] && [ ${#peer[@]} -eq 0 ]; then
         row "NOT-RUN peers | no $bundle/torch_decode.py: copy PyTorch's program there"
         return
     fi
-    timeout "$(left)" python3 "$root/bench/gpu.py" "$1" --keel "$keel" --sessions "$sessions" --device "$device" --only "$2" --seconds $(($(left) - 10)) "${peer[@]}" \
+    timeout "$(left)" python3 "$root/bench/gpu.py" "$1" --keel "$keel" --sessions "$sessions" --device "$device" --only "$2" --seconds $(($(left) - 10)) "${peer[@]}" --ceiling "${ceiling:-0}" \
         ${tiny:+--runs 1 --steps 2}
     over $? "$1"
 }
@@ -100,7 +120,7 @@ part() { # NAME REGEX
     python3 "$root/tests/gpu/evidence.py" header "$1" --commit "$commit" --keel "$keel" --command "tests/gpu/run.sh --device $device ${options[*]} $1${2:+:$2}" >"$file"
     echo "== $1${2:+ $2}"
     case $1 in
-    goldens | sanitize) $1 ;;
+    goldens | sanitize | ceilings) $1 ;;
     correct) correct "$2" ;;
     start | bench | peers) measure "$1" "$2" ;;
     esac 2>>"$out/stderr.log" | tee -a "$file" | cut -c 1-400
@@ -113,10 +133,10 @@ part() { # NAME REGEX
 }
 
 parts=()
-for word; do if [ "$word" = all ]; then parts+=(goldens sanitize start correct bench peers); else parts+=("$word"); fi; done
+for word; do if [ "$word" = all ]; then parts+=(goldens ceilings bench correct sanitize peers start); else parts+=("$word"); fi; done
 for word in "${parts[@]}"; do
     case ${word%%:*} in
-    goldens | sanitize | correct | start | bench | peers) ;;
+    goldens | sanitize | ceilings | correct | start | bench | peers) ;;
     *) echo "run.sh: no part ${word%%:*}" >&2; usage ;;
     esac
 done

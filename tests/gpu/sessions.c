@@ -3,7 +3,7 @@
  * one a line, and answers each in one line on standard output, "ok NAME=VALUE …" or "error STATUS DETAIL". What `keel
  * run` cannot do stands here: many plans over one set of weights, permuted KV pages, several runs on one handle.
  *
- *   sessions (--synth GEOMETRY|--model DIR) [--seed N] [--layers A B] [--no-weights]
+ *   sessions (--synth GEOMETRY|--model DIR) [--quant fp8] [--seed N] [--layers A B] [--no-weights]
  *
  *   plan ARCH BATCH MAX_SEQ WORKERS KV_SPLITS PAGE_TOKENS      0: the plan's default; closes what was open
  *   open PAGE_SEED WATCHDOG_S CUBIN|-                           a session of that plan; a second `open` makes a new one
@@ -167,6 +167,8 @@ static bool take_arguments(int n, char **arg, keel_model_options *o) {
             o->synth = arg[++i];
         } else if (strcmp(arg[i], "--model") == 0) {
             o->path = arg[++i];
+        } else if (strcmp(arg[i], "--quant") == 0) {
+            o->quant = arg[++i];
         } else if (strcmp(arg[i], "--seed") == 0) {
             o->synth_seed = (uint32_t)strtoul(arg[++i], NULL, 10);
         } else if (strcmp(arg[i], "--layers") == 0 && i + 2 < n) {
@@ -188,7 +190,7 @@ int main(int n, char **arg) {
     static char line[4096];
     double start = now_s();
     if (!take_arguments(n, arg, &o)) {
-        fprintf(stderr, "usage: sessions (--synth GEOMETRY|--model DIR) [--seed N] [--layers A B] "
+        fprintf(stderr, "usage: sessions (--synth GEOMETRY|--model DIR) [--quant fp8] [--seed N] [--layers A B] "
                         "[--no-weights]\n");
         return 2;
     }

@@ -66,10 +66,10 @@ def synth_fill(out, key, seed=0):
     return out
 
 
-def read_config(path, layers=None):
-    """A config.json as transformers reads it, with the first `layers` layers."""
+def read_config(path, layers=None, drop=()):
+    """A config.json as transformers reads it, with the first `layers` layers, without the keys in `drop`."""
     with open(path, encoding="utf-8") as f:
-        raw = json.load(f)
+        raw = {k: v for k, v in json.load(f).items() if k not in drop}
     if layers:
         raw["num_hidden_layers"] = layers
         raw.pop("layer_types", None)
@@ -88,6 +88,23 @@ def build(config, dtype, device, seed=0):
             synth_fill(p.data, key, seed)
     assert all(b.dtype == torch.float32 for n, b in model.named_buffers() if "inv_freq" in n), "rotary frequencies rounded"
     return model
+
+
+def sharpen(model):
+    """Attention of random weights is nearly even over a long context: which page holds what would be lost in the rounding of the
+    yardstick. Larger queries make each head look at a few positions only."""
+    for key, p in model.named_parameters():
+        if key.endswith("q_norm.weight"):
+            p.data.copy_((3 * p.data).bfloat16())
+        if key.endswith("q_proj.weight") and not any("q_norm" in k for k, _ in model.named_parameters()):
+            p.data.mul_(8)
+    return model
+
+
+def save(model, folder):
+    """The weights of a bf16 model as a checkpoint, beside its config.json."""
+    from safetensors.torch import save_file
+    save_file({k: p.data.cpu() for k, p in model.named_parameters()}, os.path.join(folder, "model.safetensors"))
 
 
 def logits_at(model, ids, positions, chunk=512):
