@@ -39,19 +39,20 @@ KP_FN float kd_warp_sum(float v) {
 KP_FN kp_u32 kd_rows_first(const kp_ctx *c, kp_u32 logit_rows) { return kb_rows_from(c, logit_rows); }
 
 /* All threads of the role: n vectors, each loaded and then put. All of a batch are on their way before the first is put
- * down: a trip to the second-level cache costs more than the copy. */
-enum { KD_AT_ONCE = 16 };
+ * down: a trip to the second-level cache costs more than the copy. The first half of each test is known when this is
+ * compiled wherever n is. */
+enum { KD_AT_ONCE = 12 }; /* with 16 the launcher runs out of registers */
 template <class Load, class Put> KP_FN void kd_move(const kp_ctx *c, kp_u32 n, Load load, Put put) {
     kp_u32 all = kd_threads(c);
     for (kp_u32 from = kd_thread(c); from < n; from += KD_AT_ONCE * all) {
         kd_vec v[KD_AT_ONCE];
 #pragma unroll
         for (kp_u32 j = 0; j < KD_AT_ONCE; j++) {
-            if (from + j * all < n) v[j] = load(from + j * all);
+            if (j * all < n && from + j * all < n) v[j] = load(from + j * all);
         }
 #pragma unroll
         for (kp_u32 j = 0; j < KD_AT_ONCE; j++) {
-            if (from + j * all < n) put(from + j * all, v[j]);
+            if (j * all < n && from + j * all < n) put(from + j * all, v[j]);
         }
     }
 }

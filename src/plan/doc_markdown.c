@@ -144,7 +144,11 @@ static void weights(const doc_row *r, bool many, buf *b) {
 static void kind(const doc_row *r, buf *b) {
     buf_str(b, r->op->desc->name);
     if (!r->from) buf_str(b, " (not in the global graph)");
-    if (r->from && strcmp(r->from->name, r->op->name) != 0)
+    const op_chain *c = &r->op->desc->chain;
+    if (r->from && c->head && r->from->desc != r->op->desc)
+        buf_printf(b, " (fused: %s, %d %s%s%s)", c->head, c->members, c->member, c->takes_tail ? ", " : "",
+                   c->takes_tail ? c->tail : "");
+    else if (r->from && strcmp(r->from->name, r->op->name) != 0)
         buf_printf(b, " (by sharding, of %s)", r->from->desc->name);
     else if (r->from && r->from->desc != r->op->desc)
         buf_printf(b, " (%s before sharding)", r->from->desc->name);

@@ -7,6 +7,8 @@ for name in tiny-qwen3 tiny-llama tiny-yarn; do
     forced $name
     near $name --workers 3
 done
+# without fused ops, as on the CPU
+near tiny-yarn --workers 3 --lever chain
 # one row a pass; splits of attention over several workers; another seed is another schedule and the same numbers
 forced tiny-qwen3
 near tiny-qwen3 --workers 4 --batch 1 --kv-splits 3 --page-tokens 16

@@ -227,6 +227,33 @@ static void rows_must_fit(void **state) {
     graph_close(g);
 }
 
+/* A GPU of 132 workers: 11 phases a layer of the chain and 4 of head and tail become 6 and 3, where x fits SMEM. */
+static void a_gpu(void **state) {
+    (void)state;
+    graph *g = geometry_graph("qwen3-8b");
+    static const struct {
+        const char *lever;
+        uint32_t batch, fused, phases;
+    } cases[] = {{NULL, 1, 73, 222}, {"chain", 1, 0, 439}, {NULL, 4, 73, 222}, {NULL, 16, 0, 439}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        plan *p = NULL;
+        ok(plan_build(g,
+                      &(plan_options){.arch = "sm_90a",
+                                      .workers = 132,
+                                      .m_max = cases[i].batch,
+                                      .levers = &cases[i].lever,
+                                      .n_levers = cases[i].lever != NULL},
+                      &p, &err));
+        assert_int_equal(fused_ops(p), cases[i].fused);
+        assert_int_equal(p->n_phases, cases[i].phases);
+        const plan *list[] = {p};
+        ok(plan_prove(list, 1, NULL, &err));
+        ok(plan_fits(p, g, &err));
+        plan_close(p);
+    }
+    graph_close(g);
+}
+
 static void levers(void **state) {
     (void)state;
     graph *g = geometry_graph("tiny-qwen3");
@@ -268,6 +295,7 @@ static void ranks(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_decoder),     cmocka_unit_test(what_stays), cmocka_unit_test(the_tail_says_the_order),
-        cmocka_unit_test(rows_must_fit), cmocka_unit_test(levers),     cmocka_unit_test(ranks)};
+        cmocka_unit_test(rows_must_fit), cmocka_unit_test(a_gpu),      cmocka_unit_test(levers),
+        cmocka_unit_test(ranks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
