@@ -56,8 +56,8 @@ static void the_angle_is_a_float(void **state) {
     harness_ready(h);
     harness_run(h, 1, 60001, NULL, true);
     const float *got = harness_tensor(h, out);
-    assert_true(fabs((double)got[0] - -0.73370813002233583) < 1e-7);
-    assert_true(fabs((double)got[1] - -0.67946477461200310) < 1e-7);
+    assert_true(fabs((double)got[0] - -0.73370813002233583) < harness_tolerance(1e-7));
+    assert_true(fabs((double)got[1] - -0.67946477461200310) < harness_tolerance(1e-7));
     harness_close(h);
 }
 

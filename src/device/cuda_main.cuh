@@ -6,6 +6,7 @@
 
 #include "device/cuda_pack.cuh"
 #include "device/protocol.h"
+#include "device/cuda_stream.cuh"
 
 /* Where a lane stood when the run was aborted; in the host's memory, [workers][KD_LANES]. */
 typedef struct kd_report {

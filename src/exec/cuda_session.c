@@ -664,6 +664,8 @@ keel_status cuda_session_run(cuda_session *s, const kp_request *request, session
 
 void cuda_session_stop(cuda_session *s) { set_word(s, offsetof(kp_control, stop_request)); }
 
+void *cuda_session_buffer(const cuda_session *s, uint32_t buffer) { return address(s->buffer[buffer]); }
+
 void cuda_session_memory(const cuda_session *s, keel_session_memory *out) { *out = s->memory; }
 
 /* One timed pass over the allocation, in ms. */

@@ -16,6 +16,8 @@ keel_status cuda_session_run(cuda_session *s, const kp_request *request, session
 void cuda_session_stop(cuda_session *s);
 /* Bytes a second that the GPU reads of the session's memory at most: the best of some passes of bulk copies. */
 keel_status cuda_session_bandwidth(cuda_session *s, uint32_t repeats, double *best, keel_error *err);
+/* Where a plan's buffer lies in device memory; NULL: in tiles alone. */
+void *cuda_session_buffer(const cuda_session *s, uint32_t buffer);
 /* Device memory taken. */
 void cuda_session_memory(const cuda_session *s, keel_session_memory *out);
 

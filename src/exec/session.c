@@ -372,7 +372,9 @@ void session_stop(session *s) {
     __atomic_store_n(&s->control->stop_request, 1, __ATOMIC_RELEASE);
 }
 
-void *session_buffer(session *s, uint32_t buffer) { return s->buffer[buffer]; }
+void *session_buffer(session *s, uint32_t buffer) {
+    return s->cuda ? cuda_session_buffer(s->cuda, buffer) : s->buffer[buffer];
+}
 
 uint64_t session_kv_bytes(const session *s) { return s->kv_bytes; }
 

@@ -56,7 +56,7 @@ keel_status session_bandwidth(session *s, uint64_t bytes, uint32_t repeats, doub
  * draw. */
 void session_page_table(uint32_t *table, uint32_t n, uint32_t seed);
 
-/* Memory of a plan buffer: for tests and for reading logits. */
+/* Memory of a plan buffer, on a GPU in its address space: for tests. */
 void *session_buffer(session *s, uint32_t buffer);
 /* Bytes mapped beside the weights: activations, KV. */
 uint64_t session_kv_bytes(const session *s);

@@ -119,6 +119,10 @@ typedef struct emu_machine {
     uint64_t random;
     uint64_t progress; /* counts what others can see */
     uint64_t clock_reads, clock_ahead;
+    struct {
+        uint64_t progress, clock_reads;
+        unsigned rounds, patience;
+    } stuck;         /* when nobody could run last */
     bool host_wrote; /* atomic: a copy to the device happened meanwhile */
     bool quiet;      /* nobody could run: what is looked at again now is for the report */
     bool failed, raced;

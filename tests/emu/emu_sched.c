@@ -331,8 +331,27 @@ static void run_warp(emu_warp *w) {
 
 /* ---- the machine ---------------------------------------------------------------------------------- */
 
-static bool make_block(emu_block *b, unsigned n_warps) {
+/* Stacks are kept for the next launch: to map them takes longer than a small kernel. The first word of one that is free
+ * leads to the next. */
+static char *free_stacks;
+
+static char *take_stack(void) {
     enum { GUARD = 4096 };
+    char *stack = free_stacks;
+    if (stack) {
+        memcpy(&free_stacks, stack, sizeof free_stacks);
+        return stack;
+    }
+    char *p = mmap(NULL, EMU_STACK + GUARD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED || mprotect(p, GUARD, PROT_NONE) ? NULL : p + GUARD;
+}
+
+static void give_stack(char *stack) {
+    memcpy(stack, &free_stacks, sizeof free_stacks);
+    free_stacks = stack;
+}
+
+static bool make_block(emu_block *b, unsigned n_warps) {
     *b = (emu_block){.n_warps = n_warps, .warp = calloc(n_warps, sizeof(emu_warp))};
     char *shared = mmap(NULL, EMU_SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!b->warp || shared == MAP_FAILED) return false;
@@ -341,9 +360,7 @@ static bool make_block(emu_block *b, unsigned n_warps) {
         b->warp[i].block = b;
         b->warp[i].index = i;
         for (unsigned l = 0; l < EMU_WARP; l++) {
-            char *p = mmap(NULL, EMU_STACK + GUARD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            if (p == MAP_FAILED || mprotect(p, GUARD, PROT_NONE)) return false;
-            b->warp[i].thread[l].stack = p + GUARD;
+            if (!(b->warp[i].thread[l].stack = take_stack())) return false;
         }
     }
     return true;
@@ -354,7 +371,7 @@ static void free_blocks(void) {
         emu_block *b = &emu_m.block[i];
         for (unsigned k = 0; b->warp && k < b->n_warps * EMU_WARP; k++) {
             char *stack = b->warp[k / EMU_WARP].thread[k % EMU_WARP].stack;
-            if (stack) munmap(stack - 4096, EMU_STACK + 4096);
+            if (stack) give_stack(stack);
         }
         if (b->shared) munmap(b->shared, EMU_SHARED_BYTES);
         free(b->warp);
@@ -384,18 +401,20 @@ static bool make_machine(const emu_launch *launch) {
 
 /* Nothing is ready and nothing on its way. false: stuck for good. */
 static bool look_again(void) {
-    static uint64_t progress, clock_reads;
-    static unsigned rounds, patience;
-    if (__atomic_exchange_n(&emu_m.host_wrote, false, __ATOMIC_ACQUIRE)) rounds = 0, patience = HOST_ROUNDS;
-    if (emu_m.progress != progress) rounds = patience = 0;
-    if (emu_m.clock_reads != clock_reads) emu_m.clock_ahead += 20000000, rounds = 0; /* somebody waits for the time */
-    progress = emu_m.progress, clock_reads = emu_m.clock_reads;
-    if (++rounds > STUCK_ROUNDS && rounds > patience) {
-        rounds = 0;
+    unsigned *rounds = &emu_m.stuck.rounds, *patience = &emu_m.stuck.patience;
+    if (__atomic_exchange_n(&emu_m.host_wrote, false, __ATOMIC_ACQUIRE)) *rounds = 0, *patience = HOST_ROUNDS;
+    if (emu_m.progress != emu_m.stuck.progress) *rounds = *patience = 0;
+    if (emu_m.clock_reads != emu_m.stuck.clock_reads) { /* somebody waits for the time */
+        emu_m.clock_ahead += 20000000;
+        *rounds = 0;
+    }
+    emu_m.stuck.progress = emu_m.progress, emu_m.stuck.clock_reads = emu_m.clock_reads;
+    if (++*rounds > STUCK_ROUNDS && *rounds > *patience) {
+        *rounds = 0;
         if (!getenv("KEEL_EMU_WAIT")) return false;
         nanosleep(&(struct timespec){0, 1000000}, NULL);
     }
-    emu_m.quiet = rounds > 1;
+    emu_m.quiet = *rounds > 1;
     wake_all();
     return emu_m.n_ready != 0;
 }

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Test mode: a graph of one op (or a few), planned and run once by the real planner and the real CPU runtime. Outputs
- * are poisoned with NaN before each run. Any failure prints the reason and fails the cmocka test. */
+ * are poisoned with NaN before each run. Any failure prints the reason and fails the cmocka test.
+ *
+ * KEEL_HARNESS_ARCH=sm_90a runs the same cases through the GPU backend under the emulator (docs/emulator.md): weights
+ * are BF16 whatever a case asks for, activations are rounded to it, tolerances are those of such a rounding. Cases that
+ * the GPU backend refuses are skipped. */
 #ifndef KEEL_TESTS_OP_HARNESS_H
 #define KEEL_TESTS_OP_HARNESS_H
 
@@ -47,6 +51,10 @@ void harness_close(harness *h);
  * figures. */
 void harness_compare(const op_desc *op, const char *what, const float *got, const double *want, uint32_t rows,
                      uint32_t cols, uint32_t ld_got, uint32_t ld_want);
+/* What a number may differ by where the test says so itself: cpu, or what the GPU's rounding allows of numbers up to 1.
+ */
+double harness_tolerance(double cpu);
+bool harness_on_gpu(void);
 /* Uniform in [−1, 1) from a counter. */
 float harness_uniform(unsigned seed, uint64_t i);
 
