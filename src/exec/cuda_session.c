@@ -573,31 +573,55 @@ static void set_word(cuda_session *s, uint64_t offset) {
     s->d.copy_to_async(s->control + offset, &s->pinned->one, sizeof(uint32_t), s->side);
 }
 
-static keel_status hang(const cuda_session *s, keel_error *err) {
+/* What a lane waited for, and for an event who should have signalled it. */
+static void waited_for(const plan *p, const lane_report *r, char *out, size_t cap) {
     static const char *const names[] = {
 #define X(NAME, text) text,
         KP_WHAT_MAP(X)
 #undef X
     };
-    const lane_report *list = s->reports.host;
-    keel_status status =
-        error_set(err, KEEL_HANG, "no progress for %u s; the run was aborted. Waiting:", s->options.watchdog_s);
-    uint32_t told = 0;
-    for (uint32_t i = 0; i < s->p->workers * s->lanes && told < 16; i++) {
+    uint32_t event = r->what - KP_WHAT_EVENT;
+    if (r->what >= KP_WHAT_EVENT && event < p->n_events)
+        snprintf(out, cap, "event %u (target %u; from %u tasks of %s)", event, r->target, p->events[event].triggers,
+                 p->instances[p->phases[p->events[event].phase].instance].name);
+    else if (r->what >= KP_WHAT_PAGE)
+        snprintf(out, cap, "page %u", r->what - KP_WHAT_PAGE);
+    else
+        snprintf(out, cap, "%s", r->what < sizeof names / sizeof *names ? names[r->what] : "nothing known");
+}
+
+/* Lanes that wait for what other workers or earlier tasks owe (events, pages), or those that wait within their own
+ * task; lanes of a role that say the same are told once. Returns how many were left out. */
+static uint32_t tell(const cuda_session *s, bool owed, uint32_t *told, keel_error *err) {
+    enum { MOST = 16 };
+    uint32_t more = 0;
+    const lane_report *list = s->reports.host, *last = NULL;
+    for (uint32_t i = 0; i < s->p->workers * s->lanes; i++) {
         const lane_report *r = &list[i];
+        char what[256];
         if (r->left || r->what == KP_WHAT_ARRIVED || (r->role == 0 && r->lane)) continue;
-        char what[128];
-        if (r->what >= KP_WHAT_EVENT)
-            snprintf(what, sizeof what, "event %u (target %u)", r->what - KP_WHAT_EVENT, r->target);
-        else if (r->what >= KP_WHAT_PAGE)
-            snprintf(what, sizeof what, "page %u", r->what - KP_WHAT_PAGE);
-        else
-            snprintf(what, sizeof what, "%s", names[r->what]);
+        if ((r->what >= KP_WHAT_PAGE) != owed) continue;
+        if (last && r->lane && last + r->lane >= r && last->role == r->role && last->what == r->what) continue;
+        last = r;
+        if (*told == MOST) {
+            more++;
+            continue;
+        }
+        waited_for(s->p, r, what, sizeof what);
         error_append(err, "  worker %u %s, iteration %u, %s: waits for %s", i / s->lanes, role_name(r->role),
                      r->iteration, r->instance < s->p->n_instances ? s->p->instances[r->instance].name : "no task",
                      what);
-        told++;
+        ++*told;
     }
+    return more;
+}
+
+static keel_status hang(const cuda_session *s, keel_error *err) {
+    keel_status status =
+        error_set(err, KEEL_HANG, "no progress for %u s; the run was aborted. Waiting:", s->options.watchdog_s);
+    uint32_t told = 0, more = tell(s, true, &told, err);
+    more += tell(s, false, &told, err);
+    if (more) error_append(err, "  and %u more", more);
     return status;
 }
 

@@ -24,6 +24,10 @@ export KEEL_EMU_CXXFLAGS=-DKP_FAULT=13
 KEEL_EMU_WAIT=1 expect 3 "${synth[@]}" --watchdog 1
 grep -q 'no progress for 1 s; the run was aborted' err || wrong "an abort: $(cat err)"
 grep -qE 'worker [0-9] launcher, iteration 0, l0\.[a-z_.]+: waits for page [0-9]+' err || wrong "an abort: $(cat err)"
+for worker in 0 1 2; do
+    grep -qE "worker $worker launcher, .*: waits for page" err || wrong "an abort: worker $worker's page is not named: $(cat err)"
+    [ "$(grep -cE "worker $worker consumer, .*waits for its inputs" err)" = 1 ] || wrong "an abort: lanes that say the same: $(cat err)"
+done
 # without a watchdog's help the emulator sees that nothing can go on
 expect 2 "${synth[@]}"
 grep -q 'keel emulator: keel_run, stuck' err || wrong "stuck: $(cat err)"
