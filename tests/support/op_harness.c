@@ -303,6 +303,8 @@ void harness_compare(const op_desc *op, const char *what, const float *got, cons
             if (fabs(w) > top) top = fabs(w);
         }
     }
+    if (gpu && rows * cols < 64 && top < 1 && top > 0)
+        top = 1; /* a few sums may all be small, what is rounded is not */
     double cosine = gg > 0 && ww > 0 ? dot / sqrt(gg) / sqrt(ww)
                     : gg == ww       ? 1
                                      : 0,
