@@ -22,6 +22,7 @@ typedef struct op_attr {
 /* One launchable step of an op. Most ops have one; attention has split and merge, argmax partial and reduce. */
 typedef struct op_phase {
     const char *name;      /* NULL ends the table; "" when the op has one phase */
+    bool ring;             /* a phase of archs with a ring to stream through; others are not owed a body */
     unsigned needs;        /* KP_ROLE_BIT mask: roles without whose body the phase would be wrong */
     kb_body cpu[KP_ROLES]; /* bodies; a role outside `needs` may stay NULL and then only keeps the protocol */
     bool gpu_only;         /* plans for the CPU have no task of it */

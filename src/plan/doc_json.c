@@ -106,8 +106,8 @@ static json_t *row_of(writer *w, const doc_row *r) {
     put_text(w, v, "status", doc_status_name(r->status));
     put_text(w, v, "port_kind", doc_port_name(r->port));
     for (int k = 0; k < op_n_phases(r->op->desc); k++) {
-        missing |= arch_missing_roles(w->d->arch, r->op->desc, k);
         if (!r->tasks[k]) continue;
+        missing |= arch_missing_roles(w->d->arch, r->op->desc, k);
         json_t *g = json_object();
         put_text(w, g, "phase", r->op->desc->phases[k].name);
         put_int(w, g, "tasks", r->tasks[k]);

@@ -245,8 +245,10 @@ static void put_missing(const doc *d, buf *out) {
     for (uint32_t i = 0; i < d->n_unrouted; i++) {
         const op_desc *op = d->unrouted[i];
         uint32_t missing = 0;
-        for (int k = 0; k < op_n_phases(op); k++)
+        for (int k = 0; k < op_n_phases(op); k++) {
+            if (op->phases[k].ring && !d->arch->stage_bytes) continue;
             missing += (uint32_t)__builtin_popcount(arch_missing_roles(d->arch, op, k));
+        }
         buf_printf(out, "%s %s", i ? "," : "", op->name);
         if (missing) buf_printf(out, " (%u bod%s missing too)", missing, missing == 1 ? "y" : "ies");
     }

@@ -300,9 +300,11 @@ static void kv_splits(doc *d) {
             if (r->operands[k].tensor->kind == TENSOR_CACHE) cache = r->operands[k].tensor, caches++;
         }
         if (!cache || d->folds[r->fold].first != i) continue;
-        uint32_t heads = (uint32_t)cache->dim[0], splits = r->tasks[0] / heads ? r->tasks[0] / heads : 1;
+        uint32_t first = 0; /* phase that has tasks */
+        while (first + 1 < OP_PHASES && !r->tasks[first]) first++;
+        uint32_t heads = (uint32_t)cache->dim[0], tasks = r->tasks[first], splits = tasks / heads ? tasks / heads : 1;
         uint32_t pages = (p->max_seq + p->page_tokens - 1) / p->page_tokens;
-        uint32_t most = (pages + splits - 1) / splits, rounds = (r->tasks[0] + p->workers - 1) / p->workers;
+        uint32_t most = (pages + splits - 1) / splits, rounds = (tasks + p->workers - 1) / p->workers;
         double page_bytes =
             (double)p->page_tokens * (double)cache->dim[1] * (double)dtype_bytes(d->arch->act_dtype) * caches;
         double extra = ((double)most * rounds - (double)pages * heads / p->workers) * page_bytes * layers;

@@ -116,9 +116,6 @@ static void fill_row(doc *d, uint32_t i) {
     r->from = global_op(d->global, r->op->name);
     r->label = label_of(r->op);
     r->port = doc_port_of(r->op->desc);
-    for (int k = 0; k < op_n_phases(r->op->desc); k++) {
-        if (arch_missing_roles(d->arch, r->op->desc, k)) r->status = DOC_NEW_KERNEL;
-    }
     add_operands(d, r);
     find_collective(d, r);
 }
@@ -129,6 +126,7 @@ static void add_work(doc *d) {
         const plan_phase *h = &p->phases[q];
         doc_row *r = &d->rows[h->instance];
         r->tasks[h->phase] += h->n_tasks;
+        if (arch_missing_roles(d->arch, r->op->desc, (int)h->phase)) r->status = DOC_NEW_KERNEL;
         for (uint32_t i = h->first_task; i < h->first_task + h->n_tasks; i++) {
             r->cost.weight_bytes += p->costs[i].weight_bytes;
             r->cost.other_bytes += p->costs[i].other_bytes;

@@ -55,8 +55,8 @@ static const char *phase_name(const maker *m, uint32_t phase) {
     return m->p->instances[m->p->phases[phase].instance].name;
 }
 
-/* A tensor has one producing phase, whose tasks write it once, in ascending order. `before` is the write that precedes
- * `a`. */
+/* A tensor has one producing phase, whose tasks write it once, in ascending order; several where one of them does it
+ * for all. `before` is the write that precedes `a`. */
 static keel_status check_write(const maker *m, const access *before, const access *a) {
     const char *name = tensor_name(m, a->tensor);
     uint32_t p = m->task_phase[before->task], q = m->task_phase[a->task];
@@ -64,7 +64,7 @@ static keel_status check_write(const maker *m, const access *before, const acces
         return error_set(m->err, KEEL_REFUSED, "%s: written by %s and by %s; a tensor has one producer", name,
                          phase_name(m, p), phase_name(m, q));
     }
-    if (a->lo >= before->hi) return KEEL_OK;
+    if (a->lo >= before->hi || (a->last && before->last && a->lo == before->lo && a->hi == before->hi)) return KEEL_OK;
     return error_set(
         m->err, KEEL_REFUSED,
         "%s: %s writes [%lld, %lld) in task %u and [%lld, %lld) in task %u; tiles must be disjoint and ascending", name,
@@ -114,6 +114,7 @@ static keel_status overlap(maker *m, const access *r, uint32_t *a, uint32_t *b) 
         if (w->lo > covered) break;
         if (w->hi > covered) covered = w->hi;
     }
+    while (i < to && t->accesses[m->writes[i]].lo < r->hi) i++; /* the others of which one writes */
     if (covered < r->hi) {
         return error_set(m->err, KEEL_REFUSED,
                          "%s: task %u of %s reads [%lld, %lld) but only up to %lld is written before",

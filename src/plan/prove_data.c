@@ -47,9 +47,22 @@ static void open_tensors(prover *v) {
     }
 }
 
+/* Which of several writes is told by counts alone. */
+static bool counts(const prove_rank *r, uint32_t task) {
+    for (uint32_t i = r->t.access_first[task]; i < r->t.access_first[task + 1]; i++) {
+        if (r->t.accesses[i].count) return true;
+    }
+    return false;
+}
+
 /* May a task write it at all? */
 static bool writable(prover *v, uint32_t rank, const access *a, const prove_tensor *t) {
     const plan_buffer *b = prove_buffer(v, t);
+    if (a->last && !counts(&v->ranks[rank], a->task)) {
+        prove_reason(v, "%s writes %s as one of several tasks, and counts nowhere which of them is the last",
+                     prove_task_text(v, rank, a->task).text, t->name);
+        return false;
+    }
     if (b->external || b->kind == BUFFER_WEIGHT || b->kind == BUFFER_CONST) {
         prove_reason(v, "%s writes %s, which is %s", prove_task_text(v, rank, a->task).text, t->name,
                      b->external ? "the caller's" : "a weight or a constant");
@@ -82,7 +95,7 @@ static void fill_writes(prover *v, uint32_t rank) {
         if (!a->write || a->tensor == TILER_STATE) continue;
         prove_tensor *t = &v->tensors[prove_slot(r, a->tensor)];
         if (!writable(v, rank, a, t)) continue;
-        t->writes[t->n_writes++] = (prove_write){a->lo, a->hi, a->task};
+        t->writes[t->n_writes++] = (prove_write){a->lo, a->hi, a->task, a->last};
         uint32_t w = r->worker[a->task] - r->first_worker, place = r->place[a->task] + 1;
         if (t->written[w] < place) t->written[w] = place;
     }
@@ -102,7 +115,7 @@ static void check_writers(prover *v, prove_tensor *t, const prove_write *a, cons
         t->told = true;
         prove_reason(v, "%s is written by two ops: %s and %s", t->name, prove_task_text(v, t->rank, a->task).text,
                      prove_task_text(v, t->rank, b->task).text);
-    } else if (b->lo < a->hi) {
+    } else if (b->lo < a->hi && !(a->last && b->last && a->lo == b->lo && a->hi == b->hi)) {
         t->told = true;
         prove_reason(v, "race: %s and %s both write columns [%lld, %lld) of %s",
                      prove_task_text(v, t->rank, a->task).text, prove_task_text(v, t->rank, b->task).text,
@@ -132,7 +145,7 @@ static void sort_writes(prover *v, prove_tensor *t) {
     }
     t->n_writes = n;
     for (uint32_t i = 0; i < n; i++)
-        put_write(t->runs, &t->n_runs, (prove_write){t->writes[i].lo, t->writes[i].hi, KP_NONE}, true);
+        put_write(t->runs, &t->n_runs, (prove_write){t->writes[i].lo, t->writes[i].hi, KP_NONE, false}, true);
 }
 
 /* Up to where [lo, hi) is written, from lo on; `lo` itself: not even that. */

@@ -13,6 +13,7 @@
 typedef struct prove_write {
     int64_t lo, hi;
     uint32_t task;
+    bool last; /* by one of the tasks that say so */
 } prove_write;
 
 /* A read of a cache by `reader` that its writer has still to be seen behind. */

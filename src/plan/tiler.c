@@ -123,6 +123,10 @@ void tiler_write(tiler *t, int tensor, int64_t lo, int64_t hi) {
     tiler_access(t, (access){.tensor = tensor, .write = true, .lo = lo, .hi = hi});
 }
 
+void tiler_write_last(tiler *t, int tensor, int64_t lo, int64_t hi) {
+    tiler_access(t, (access){.tensor = tensor, .write = true, .last = true, .lo = lo, .hi = hi});
+}
+
 void tiler_read_ranks(tiler *t, int tensor, int64_t lo, int64_t hi) {
     tiler_access(t, (access){.tensor = tensor, .ranks = true, .lo = lo, .hi = hi});
 }

@@ -64,6 +64,9 @@ void tiler_task(tiler *t, int phase, uint32_t lo, uint32_t hi, uint32_t aux);
 /* In task. Tensor 0 (left out) is fine. */
 void tiler_read(tiler *t, int tensor, int64_t lo, int64_t hi);
 void tiler_write(tiler *t, int tensor, int64_t lo, int64_t hi);
+/* Written by one of the tasks that say so of the same range: by the last of them, as counts of the op's own
+ * (tiler_count) tell it. What they hand to each other before lies in scratch of which each writes a part. */
+void tiler_write_last(tiler *t, int tensor, int64_t lo, int64_t hi);
 /* Of the tensor on every rank: the tensor lies in symmetric memory. */
 void tiler_read_ranks(tiler *t, int tensor, int64_t lo, int64_t hi);
 /* Atomic additions to monotonic scratch, and waiting for its counts: the only way to touch it, in no order. */

@@ -13,6 +13,7 @@ typedef struct access {
     bool write;
     bool ranks; /* a read of the tensor on every rank */
     bool count; /* additions to monotonic scratch */
+    bool last;  /* a write by one of several tasks */
     int64_t lo, hi;
 } access;
 
