@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "attention.h"
+#include "attention_tiled.h"
 
 #include "core/vec.h"
 #include "device/rows.h"
@@ -9,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SPLIT, MERGE };
+enum { SPLIT, MERGE, STREAM };
 enum { BLOCK_TOKENS = 64, BLOCK_UNITS = 16 };
 
 /* ---- shapes and tiles ---------------------------------------------------------------------------- */
@@ -80,11 +81,32 @@ static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, 
     return KEEL_OK;
 }
 
-/* Splits only where the KV heads alone leave workers idle, and never more than there are pages. */
-static uint32_t choose_splits(const tile_env *env, uint32_t kv_heads) {
+/* Splits only where the KV heads alone leave workers idle, and never more than there are pages. Streams: no worker has
+ * two of them, since the slowest one counts. */
+static uint32_t choose_splits(const tile_env *env, uint32_t kv_heads, bool streams) {
     uint32_t pages = (env->max_seq + env->page_tokens - 1) / env->page_tokens;
-    uint32_t splits = env->kv_splits ? env->kv_splits : (env->workers + kv_heads - 1) / kv_heads;
+    uint32_t usual = streams ? env->workers / kv_heads : (env->workers + kv_heads - 1) / kv_heads;
+    uint32_t splits = env->kv_splits ? env->kv_splits : usual ? usual : 1;
     return splits < pages ? splits : pages > 0 ? pages : 1;
+}
+
+static uint64_t stream_smem(const attention_params *p) {
+    return ((uint64_t)attention_q_elements(p) * 2 + 63) / 64 * 64 + (uint64_t)attention_acc_floats(p) * sizeof(float);
+}
+
+/* Where pages can stream: whole tiles, and a head's sums fit into registers and SMEM. */
+static void choose_stream(attention_params *p, const tile_env *env) {
+    uint32_t tokens = 64, element = 2 * (uint32_t)dtype_bytes(env->arch->act_dtype); /* of K and of V */
+    while ((tokens * p->head_dim * element > env->arch->stage_bytes || env->page_tokens % tokens) &&
+           tokens > ATTENTION_TILE)
+        tokens /= 2;
+    p->parts = env->arch->lanes[KP_CONSUMER];
+    bool fits = env->arch->stage_bytes && env->m_max == 1 && tokens * p->head_dim * element <= env->arch->stage_bytes &&
+                env->page_tokens % tokens == 0 && p->head_dim % ATTENTION_TILE == 0 &&
+                p->head_dim <= ATTENTION_TILED_DIM && p->rotary_dim % 4 == 0 && p->group <= ATTENTION_TILED_GROUP &&
+                p->parts <= ATTENTION_PARTS && stream_smem(p) <= (uint64_t)env->n_pages * env->arch->page_bytes;
+    p->stage_tokens = fits ? tokens : 0;
+    if (!fits) p->parts = 0;
 }
 
 static keel_status set_params(attention_params *p, const tiler *t, const graph *g, const graph_op *op,
@@ -95,7 +117,8 @@ static keel_status set_params(attention_params *p, const tiler *t, const graph *
     p->head_dim = (kp_u32)graph_attr_of(op, "head_dim");
     p->group = p->q_heads / p->kv_heads;
     p->rotary_dim = op->in[ATTENTION_ROPE] ? (kp_u32)graph_tensor_at(g, op->in[ATTENTION_ROPE])->dim[1] : 0;
-    p->splits = choose_splits(env, p->kv_heads);
+    choose_stream(p, env);
+    p->splits = choose_splits(env, p->kv_heads, p->stage_tokens != 0);
     p->page_tokens = env->page_tokens;
     p->m_max = env->m_max;
     p->eps = (float)graph_attr_of(op, "eps");
@@ -110,7 +133,10 @@ static keel_status params(tiler *t, const graph *g, const graph_op *op, keel_err
     if (!p) return KEEL_NOMEM_AT(err, op->name);
     KEEL_TRY(set_params(p, t, g, op, err));
     uint64_t units = (uint64_t)p->kv_heads * p->splits;
-    if (p->splits > 1) tiler_scratch(t, "partial", units * attention_partial_floats(p) * sizeof(float), units);
+    uint64_t partial = p->stage_tokens ? attention_left_floats(p) : attention_partial_floats(p);
+    if (p->splits > 1) tiler_scratch(t, "partial", units * partial * sizeof(float), units);
+    if (p->splits > 1 && p->stage_tokens)
+        tiler_scratch_monotonic(t, "arrived", (uint64_t)p->kv_heads * 64, p->kv_heads);
     for (int i = ATTENTION_CACHE_K; i <= ATTENTION_CACHE_V; i++) tiler_units(t, op->in[i], units);
     return KEEL_OK;
 }
@@ -119,14 +145,39 @@ static void tile(tiler *t, const graph *g, const graph_op *op) {
     (void)g, (void)op;
     const attention_params *p = tiler_params_of(t);
     for (uint32_t h = 0; h < p->kv_heads; h++) {
-        for (uint32_t s = 0; s < p->splits; s++) tiler_task(t, SPLIT, h, h + 1, s);
+        for (uint32_t s = 0; s < p->splits; s++) tiler_task(t, p->stage_tokens ? STREAM : SPLIT, h, h + 1, s);
     }
-    for (uint32_t h = 0; p->splits > 1 && h < p->kv_heads; h++) tiler_task(t, MERGE, h, h + 1, 0);
+    for (uint32_t h = 0; !p->stage_tokens && p->splits > 1 && h < p->kv_heads; h++) tiler_task(t, MERGE, h, h + 1, 0);
+}
+
+/* Splits that stream: how many of them have pages, and so which of them writes the output, is a matter of the context.
+ */
+static void split_results(tiler *t, const graph_op *op, const attention_params *p, uint32_t h, int64_t unit) {
+    int64_t q = (int64_t)p->group * p->head_dim;
+    if (p->splits == 1) {
+        tiler_write(t, op->out[0], h * q, (h + 1) * q);
+        return;
+    }
+    tiler_write(t, tiler_scratch_of(t, 0), unit, unit + 1);
+    if (!p->stage_tokens) return;
+    tiler_count(t, tiler_scratch_of(t, 1), h, h + 1);
+    tiler_write_last(t, op->out[0], h * q, (h + 1) * q);
+}
+
+static void split_regions(tiler *t, const attention_params *p, uint64_t act) {
+    uint64_t units = (uint64_t)p->m_max * p->group, acc = attention_partial_floats(p);
+    if (p->stage_tokens) {
+        tiler_region(t, ATTENTION_REGION_Q, attention_q_elements(p) * act, KP_STORER);
+        acc = attention_acc_floats(p);
+    } else {
+        tiler_region(t, ATTENTION_REGION_Q, units * p->head_dim * act, KP_CONSUMER);
+    }
+    tiler_region(t, ATTENTION_REGION_ACC, acc * sizeof(float), KP_STORER);
 }
 
 static void split_task(tiler *t, const graph_op *op, const attention_params *p, uint32_t h, uint32_t s) {
     int64_t q = (int64_t)p->group * p->head_dim, kv = p->head_dim, unit = (int64_t)h * p->splits + s;
-    uint64_t units = (uint64_t)p->m_max * p->group, act = dtype_bytes(tiler_dtype(t, op->in[ATTENTION_Q]));
+    uint64_t act = dtype_bytes(tiler_dtype(t, op->in[ATTENTION_Q]));
     tiler_read(t, op->in[ATTENTION_Q], h * q, (h + 1) * q);
     tiler_read(t, op->in[ATTENTION_K], h * kv, (h + 1) * kv);
     tiler_read(t, op->in[ATTENTION_V], h * kv, (h + 1) * kv);
@@ -135,13 +186,8 @@ static void split_task(tiler *t, const graph_op *op, const attention_params *p, 
         tiler_read(t, op->in[i], unit, unit + 1);
         tiler_write(t, op->in[i], unit, unit + 1);
     }
-    if (p->splits == 1) {
-        tiler_write(t, op->out[0], h * q, (h + 1) * q);
-    } else {
-        tiler_write(t, tiler_scratch_of(t, 0), unit, unit + 1);
-    }
-    tiler_region(t, ATTENTION_REGION_Q, units * p->head_dim * act, KP_CONSUMER);
-    tiler_region(t, ATTENTION_REGION_ACC, attention_partial_floats(p) * sizeof(float), KP_STORER);
+    split_results(t, op, p, h, unit);
+    split_regions(t, p, act);
     uint64_t row = 2 * (uint64_t)q + 2 * p->head_dim; /* q, out, k, v; the cache counts by position, not by task */
     tiler_cost(t, 0, row * act, 4 * (uint64_t)q);
 }
@@ -158,7 +204,8 @@ static void task(tiler *t, const graph *g, const graph_op *op, const op_task *k)
     (void)g;
     const attention_params *p = tiler_params_of(t);
     bool merge = k->phase == MERGE;
-    if (k->lo >= p->kv_heads || k->hi != k->lo + 1 || k->aux >= (merge ? 1 : p->splits) || (merge && p->splits == 1)) {
+    bool here = p->stage_tokens ? k->phase == STREAM : k->phase == SPLIT || (merge && p->splits > 1);
+    if (!here || k->lo >= p->kv_heads || k->hi != k->lo + 1 || k->aux >= (merge ? 1 : p->splits)) {
         tiler_refuse(t, "lo must be a KV head, hi the next one, aux a split");
     } else if (merge) {
         merge_task(t, op, p, k->lo);
@@ -393,7 +440,11 @@ const op_desc keel_op_attention = {
                 .cpu = {[KP_LAUNCHER] = split_launch, [KP_CONSUMER] = split_compute, [KP_STORER] = split_store}},
                {.name = "merge",
                 .needs = KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
-                .cpu = {[KP_CONSUMER] = merge_compute, [KP_STORER] = store_rows}}},
+                .cpu = {[KP_CONSUMER] = merge_compute, [KP_STORER] = store_rows}},
+               {.name = "stream", /* attention_tiled.cuh */
+                .ring = true,
+                .needs = KP_ROLE_BIT(KP_LOADER) | KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) |
+                         KP_ROLE_BIT(KP_STORER)}},
     .infer = infer,
     .place = place,
     .params = params,

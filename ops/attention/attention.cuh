@@ -267,4 +267,6 @@ KD_BODY(attention, merge, CONSUMER) {
 
 KD_BODY(attention, merge, STORER) { kd_attention_out(c, (const attention_params *)kb_params(c)); }
 
+#include "attention_tiled.cuh"
+
 #endif

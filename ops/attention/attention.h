@@ -13,6 +13,9 @@
  * head, combines the partials (Dao et al., Flash-Decoding, 2023): out = Σ_s e^(m_s − m) acc_s / Σ_s e^(m_s − m) l_s. A
  * split without pages has l = 0 and counts for nothing.
  *
+ * Plans for a GPU that carry one row a pass have one phase "stream" in place of the two, where a head fits it:
+ * attention_tiled.h.
+ *
  * The softmax goes block by block of at most 64 positions, counted from the start of a page, and each (row, head) by
  * itself: for a given S the bits of out[r] do not depend on how the prompt was cut into passes, nor on lanes or
  * workers. */
@@ -26,13 +29,14 @@ enum {
     ATTENTION_K,       /* [M][kv_heads × head_dim] */
     ATTENTION_V,       /* [M][kv_heads × head_dim] */
     ATTENTION_ROPE,    /* [M][rotary_dim] cosines, sines (ops/rope_table); optional */
-    ATTENTION_CACHE_K, /* [pages][kv_heads][page_tokens][head_dim] */
+    ATTENTION_CACHE_K, /* [pages][kv_heads][page_tokens][head_dim]; "stream": the last two in tiles */
     ATTENTION_CACHE_V,
     ATTENTION_Q_NORM,  /* weight [head_dim]; optional */
     ATTENTION_K_NORM,  /* weight [head_dim]; optional */
     ATTENTION_OUT,     /* [M][q_heads × head_dim] */
     ATTENTION_PARTIAL, /* scratch, with more than one split: [kv_heads][splits] of { acc [M][G][D], m and l [M][G][2] }
                         */
+    ATTENTION_ARRIVED, /* scratch of "stream", with more than one split: [kv_heads] of 16 counters, one a storer lane */
     ATTENTION_BUFFERS
 };
 enum {
@@ -49,6 +53,8 @@ typedef struct attention_params {
     kp_u32 splits, page_tokens;
     kp_u32 m_max; /* rows the scratch has room for */
     kp_u32 q_norm_dtype, k_norm_dtype;
+    kp_u32 stage_tokens; /* positions of a stage of the stream; 0: the plan has phases "split" and "merge" */
+    kp_u32 parts;        /* consumer lanes that share the stages */
     float eps, scale;
 } attention_params;
 

@@ -146,7 +146,7 @@ KP_FN void kp_events_passed(kp_ctx *c, const kp_task *t) {
     for (kp_u32 i = kd_lane_thread(); i < sizeof(kp_step) / 4; i += KD_WARP)
         ((kp_u32 *)&w->step)[i] = kx_ld_volatile(from + i);
     kx_syncwarp();
-    if (kd_first()) w->step_of = c->iteration + 1;
+    if (kd_first()) kx_st_release_cta(&w->step_of, c->iteration + 1);
     kx_syncwarp();
 }
 

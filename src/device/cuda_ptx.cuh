@@ -213,6 +213,15 @@ KP_FN void kx_st_release64(kp_u64 *p, kp_u64 v) {
 KP_FN void kx_st_release64_sys(kp_u64 *p, kp_u64 v) {
     asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
+/* At CTA scope, of shared memory. */
+KP_FN kp_u32 kx_ld_acquire_cta(const kp_u32 *p) {
+    kp_u32 v;
+    asm volatile("ld.acquire.cta.shared.u32 %0, [%1];" : "=r"(v) : "r"(kx_smem(p)) : "memory");
+    return v;
+}
+KP_FN void kx_st_release_cta(kp_u32 *p, kp_u32 v) {
+    asm volatile("st.release.cta.shared.u32 [%0], %1;" ::"r"(kx_smem(p)), "r"(v) : "memory");
+}
 KP_FN void kx_add_release(kp_u32 *p, kp_u32 v) {
     asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
@@ -223,6 +232,8 @@ KP_FN kp_u32 kx_add_acq_rel(kp_u32 *p, kp_u32 v) {
     return old;
 }
 KP_FN void kx_fence_acq_rel(void) { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+/* Between accesses by instructions and by bulk copies to the same bytes. */
+KP_FN void kx_fence_proxy_async(void) { asm volatile("fence.proxy.async;" ::: "memory"); }
 
 /* ---- time (9.7.19 "nanosleep") -------------------------------------------------------------------- */
 

@@ -34,19 +34,54 @@ KP_FN void kd_ring_init(kd_ring *r) {
 
 KP_FN int kp_wait_bar(kp_ctx *c, kp_bar *bar, kp_u32 parity, kp_u32 what);
 
+/* The loader's lane: until there is room for stage k. */
+KP_FN int kd_push_room(kp_ctx *c, kp_u32 k) {
+    kd_ring *r = kd_ring_shared();
+    if (k >= KD_STAGES && !kp_wait_bar(c, &r->empty[k % KD_STAGES], (k / KD_STAGES - 1) & 1, KP_WHAT_STREAM)) return 0;
+    if (k < KD_IN_FLIGHT) return 1;
+    kp_u32 o = k - KD_IN_FLIGHT;
+    return kp_wait_bar(c, &r->full[o % KD_STAGES], (o / KD_STAGES) & 1, KP_WHAT_STREAM);
+}
+
 /* The loader's lane: the next stage, bytes (a multiple of 16) from src. 0: aborted. */
 KP_FN int kd_push(kp_ctx *c, const void *src, kp_u32 bytes) {
-    kd_ring *r = kd_ring_shared();
-    kp_u32 k = c->stream++, s = k % KD_STAGES;
-    if (k >= KD_STAGES && !kp_wait_bar(c, &r->empty[s], (k / KD_STAGES - 1) & 1, KP_WHAT_STREAM)) return 0;
-    if (k >= KD_IN_FLIGHT) {
-        kp_u32 o = k - KD_IN_FLIGHT;
-        if (!kp_wait_bar(c, &r->full[o % KD_STAGES], (o / KD_STAGES) & 1, KP_WHAT_STREAM)) return 0;
-    }
+    kp_u32 k = c->stream++;
+    if (!kd_push_room(c, k)) return 0;
     if (kd_first()) {
-        kx_mbar_arrive_expect(&r->full[s].word, bytes);
-        kx_bulk_load(kd_stage(k), src, bytes, &r->full[s].word);
+        kp_u64 *full = &kd_ring_shared()->full[k % KD_STAGES].word;
+        kx_mbar_arrive_expect(full, bytes);
+        kx_bulk_load(kd_stage(k), src, bytes, full);
     }
+    return 1;
+}
+/* The next stage: so many bytes from a and, from byte `second` of the stage on, from b. May be none. */
+KP_FN int kd_push_two(kp_ctx *c, const void *a, const void *b, kp_u32 second, kp_u32 bytes) {
+    kp_u32 k = c->stream++;
+    if (!kd_push_room(c, k)) return 0;
+    if (kd_first()) {
+        kp_u64 *full = &kd_ring_shared()->full[k % KD_STAGES].word;
+        kx_mbar_arrive_expect(full, 2 * bytes);
+        if (bytes) {
+            kx_bulk_load(kd_stage(k), a, bytes, full);
+            kx_bulk_load(kd_stage(k) + second, b, bytes, full);
+        }
+    }
+    return 1;
+}
+
+/* The loader's lane, where what it pushes depends on the step: until the worker has this iteration's record. The
+ * launcher brings it behind the first events of the queue, which are of this task or an earlier one. */
+KP_FN int kd_wait_step(kp_ctx *c) {
+    kp_u32 *of = &c->worker->step_of;
+    for (;;) {
+        kp_u32 now = 0;
+        if (kd_first()) now = kx_ld_acquire_cta(of);
+        if (kx_shfl(now, 0) == c->iteration + 1) break;
+        kp_hint hint = {KP_HINT_COUNTER, KP_WHAT_STEP, c->iteration + 1, 0, 0, of};
+        if (kp_abort_poll(c)) return 0;
+        kp_yield(c, hint);
+    }
+    kx_syncwarp();
     return 1;
 }
 

@@ -178,7 +178,8 @@ enum kp_hint_kind { KP_HINT_RUN, KP_HINT_BAR, KP_HINT_COUNTER, KP_HINT_GO, KP_HI
     X(BORDER, "the other workers at the iteration border")                                                             \
     X(GO, "worker 0's go word")                                                                                        \
     X(COPY, "a copy")                                                                                                  \
-    X(STREAM, "the weight stream")
+    X(STREAM, "the weight stream")                                                                                     \
+    X(STEP, "this iteration's step record")
 enum kp_what {
 #define X(NAME, text) KP_WHAT_##NAME,
     KP_WHAT_MAP(X)

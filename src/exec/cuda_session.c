@@ -41,7 +41,7 @@ struct cuda_session {
     uint8_t *use;    /* [n_buffers]: USE_ bits of weights */
     uint32_t *scale; /* [n_buffers]: the buffer of a weight's block scales; KP_NONE without */
     cu_ptr staging;
-    cu_ptr events, control, state, step, request;
+    cu_ptr events, control, state, step, request, arena;
     uint64_t events_bytes;
     kp_launch launch;
     uint32_t smem_bytes, ring_bytes, lanes, pages_per_seq;
@@ -337,7 +337,8 @@ static keel_status upload_tables(cuda_session *s, const places *at, keel_error *
 
 static void set_launch(cuda_session *s, const places *at) {
     cu_ptr base = s->base;
-    s->events = base + at->events, s->control = base + at->control, s->state = base + at->state;
+    s->arena = base + at->arena, s->events = base + at->events, s->control = base + at->control,
+    s->state = base + at->state;
     s->step = base + at->step, s->request = base + at->request, s->page_table = base + at->page_table;
     s->launch = (kp_launch){.n_workers = s->p->workers,
                             .records = address(base + at->records),
@@ -542,6 +543,7 @@ static keel_status send_request(cuda_session *s, const kp_request *given, keel_e
 static keel_status start(cuda_session *s, keel_error *err) {
     void *params[] = {&s->launch};
     memset(s->reports.host, 0, (size_t)s->p->workers * s->lanes * sizeof(lane_report));
+    CUDA_TRY(&s->d, "cuMemset", s->d.set_async(s->arena, 0, s->p->arena_bytes, s->stream)); /* monotonic scratch */
     CUDA_TRY(&s->d, "cuMemset", s->d.set_async(s->events, 0, s->events_bytes, s->stream));
     CUDA_TRY(&s->d, "cuMemset", s->d.set_async(s->control, 0, sizeof(kp_control), s->stream));
     CUDA_TRY(&s->d, "cuStreamSynchronize", s->d.stream_wait(s->stream));

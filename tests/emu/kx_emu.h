@@ -185,6 +185,8 @@ KP_FN kp_u32 kx_ld_volatile(const kp_u32 *p) { return kx_emu_poll<kp_u32>(p, EMU
 /* ---- order --------------------------------------------------------------------------------------- */
 
 KP_FN kp_u32 kx_ld_acquire(const kp_u32 *p) { return kx_emu_poll<kp_u32>(p, EMU_ANY, EMU_ACQUIRE); }
+KP_FN kp_u32 kx_ld_acquire_cta(const kp_u32 *p) { return kx_emu_poll<kp_u32>(p, EMU_SHARED, EMU_ACQUIRE); }
+KP_FN void kx_st_release_cta(kp_u32 *p, kp_u32 v) { kx_emu_signal(p, v, EMU_SHARED, EMU_RELEASE); }
 KP_FN kp_u64 kx_ld_acquire64(const kp_u64 *p) { return kx_emu_poll<kp_u64>(p, EMU_ANY, EMU_ACQUIRE); }
 KP_FN void kx_st_release(kp_u32 *p, kp_u32 v) { kx_emu_signal(p, v, EMU_ANY, EMU_RELEASE); }
 KP_FN void kx_st_release64(kp_u64 *p, kp_u64 v) { kx_emu_signal(p, v, EMU_ANY, EMU_RELEASE); }
@@ -192,6 +194,7 @@ KP_FN void kx_st_release64_sys(kp_u64 *p, kp_u64 v) { kx_emu_signal(p, v, EMU_AN
 KP_FN void kx_add_release(kp_u32 *p, kp_u32 v) { (void)kx_emu_add(p, v, EMU_RELEASE); }
 KP_FN kp_u32 kx_add_acq_rel(kp_u32 *p, kp_u32 v) { return kx_emu_add(p, v, EMU_ACQ_REL); }
 KP_FN void kx_fence_acq_rel(void) { emu->order(0, EMU_FENCE); }
+KP_FN void kx_fence_proxy_async(void) {}
 
 /* ---- time ---------------------------------------------------------------------------------------- */
 
