@@ -41,7 +41,7 @@ KP_FN kp_u32 kd_rows_first(const kp_ctx *c, kp_u32 logit_rows) { return kb_rows_
 /* All threads of the role: n vectors, each loaded and then put. All of a batch are on their way before the first is put
  * down: a trip to the second-level cache costs more than the copy. The first half of each test is known when this is
  * compiled wherever n is. */
-enum { KD_AT_ONCE = 12 }; /* with 16 the launcher runs out of registers */
+enum { KD_AT_ONCE = KD_M_MAX > 1 ? 8 : 12 }; /* with more the launcher runs out of registers */
 template <class Load, class Put> KP_FN void kd_move(const kp_ctx *c, kp_u32 n, Load load, Put put) {
     kp_u32 all = kd_threads(c);
     for (kp_u32 from = kd_thread(c); from < n; from += KD_AT_ONCE * all) {
