@@ -421,6 +421,8 @@ static const char *place(const graph_op *op, op_places *places) {
     return rep ? NULL : "the norms of q and k must be rep: each head has all of them";
 }
 
+static bool tags(const void *params) { return ((const attention_params *)params)->stage_tokens != 0; }
+
 const op_desc keel_op_attention = {
     .name = "attention",
     .summary = "out = softmax(scale × rope(norm(q)) · K, causal) V over the paged cache, k and v appended first",
@@ -433,6 +435,9 @@ const op_desc keel_op_attention = {
     .max_in = 6,
     .max_weights = 2,
     .n_out = 1,
+    .tagged_in = 7,
+    .tagged_out = 1,
+    .tags = tags,
     .in_name = {"q", "k", "v", "rope", "cache_k", "cache_v"},
     .weight_name = {"q_norm", "k_norm"},
     .phases = {{.name = "split",

@@ -5,9 +5,10 @@
  *             appended in earlier iterations. The border lies between.
  *   launcher  behind the events: norm and rope of q and of the new k, into SMEM
  *   consumer  lane l takes the stages whose number in the ring is l modulo the lanes: S = Q Kᵀ and Oᵀ = Vᵀ Pᵀ on
- *             tensor cores; its sums are one part
- *   storer    puts the parts together; with several live splits, each leaves its sums in global memory and counts, and
- *             whoever finds that all have come merges them. Appends k and v to the cache
+ *             tensor cores; its sums are one part. Then the lanes share the heads and put the parts together; with
+ *             several live splits, each leaves its sums in global memory and counts, and whoever finds that all have
+ *             come merges them
+ *   storer    appends k and v to the cache
  *
  * A part is a stage's place in the task modulo the lanes, not the lane: where in the ring the task began changes no
  * bit of its result, nor does which split comes last. Bytes of positions that nobody has written may be anything, NaN
@@ -18,6 +19,7 @@
 #include "attention_tiled.h"
 #include "device/cuda_body.cuh"
 #include "device/cuda_stream.cuh"
+#include "device/cuda_tagged.cuh"
 
 KP_FN attention_share kd_tiled_share(const kp_ctx *c, const attention_params *p) {
     return attention_share_of(p, c->task->aux, kb_step(c)->position[0]);
@@ -40,6 +42,7 @@ KD_BODY(attention, stream, LOADER) {
     kp_u32 row = p->head_dim * (kp_u32)sizeof(kd_act), pages = 0;
     if (!s.stages) return;
     kx_fence_proxy_async(); /* the appends of earlier iterations went another way than the copies go */
+    KP_ROLLED
     for (kp_u32 i = 0; i < s.stages; i++) {
         attention_stage g = attention_stage_at(p, &s, i);
         if (g.token == 0 && g.turn % KD_WARP == 0) pages = kd_tiled_pages(c, p, &s, g.turn);
@@ -89,10 +92,14 @@ KP_FN kd_quad kd_quad_turned(kd_quad v, kd_quad rope) { /* rope: cosines, sines 
 }
 
 /* Unit u of the task: q heads, then k, then v. */
-KP_FN const kd_act *kd_tiled_from(const kp_ctx *c, const attention_params *p, kp_u32 u) {
-    kp_u32 h = c->task->lo;
-    if (u < p->group) return (const kd_act *)kb_buffer(c, ATTENTION_Q) + (h * p->group + u) * p->head_dim;
-    return (const kd_act *)kb_buffer(c, u == p->group ? ATTENTION_K : ATTENTION_V) + h * p->head_dim;
+KP_FN kp_u32 kd_tiled_slot(const attention_params *p, kp_u32 u) {
+    return u < p->group ? ATTENTION_Q : u == p->group ? ATTENTION_K : ATTENTION_V;
+}
+KP_FN kp_u32 kd_tiled_first(const kp_ctx *c, const attention_params *p, kp_u32 u) {
+    return (u < p->group ? c->task->lo * p->group + u : c->task->lo) * p->head_dim;
+}
+KP_FN kp_u32 kd_tiled_slots(const kp_ctx *c) {
+    return (c->tagged >> ATTENTION_Q & 1) + (c->tagged >> ATTENTION_K & 1) + (c->tagged >> ATTENTION_V & 1);
 }
 KP_FN kd_act *kd_tiled_to(const kp_ctx *c, const attention_params *p, kp_u32 u) {
     kd_act *q = (kd_act *)kb_region(c, ATTENTION_REGION_Q);
@@ -127,6 +134,46 @@ KP_FN void kd_tiled_unit(const kp_ctx *c, const attention_params *p, const kd_ti
     }
 }
 
+/* A warp's units first + lane, first + lane + lanes, …, below n: this thread's columns of each. 0: aborted. */
+template <int N>
+KP_FN int kd_tiled_bring(kp_ctx *c, const attention_params *p, const kd_tiled_input *in, kp_u32 first, kp_u32 n,
+                         kd_quad (&v)[N]) {
+    kp_u32 lanes = KP_LANES(c, KP_LAUNCHER);
+    int mine = kd_lane_thread() * 4 < p->head_dim, tagged = kd_tiled_slots(c) != 0;
+    kd_vec x[N][2];
+#pragma unroll
+    for (kp_u32 j = 0; j < N; j++) x[j][0].w[3] = x[j][1].w[3] = ~kd_epoch(c);
+    for (;;) {
+        int there = 1;
+#pragma unroll
+        for (kp_u32 j = 0; j < N; j++) {
+            kp_u32 u = first + j * lanes + c->lane, slot = kd_tiled_slot(p, u), at = kd_tiled_first(c, p, u);
+            if (!tagged) v[j].a = v[j].b = 0;
+            if (first + j * lanes >= p->group + 2 || u >= n || !mine) continue;
+            if (!tagged) {
+                v[j].a = kx_ld32((const kd_act *)kb_buffer(c, slot) + at + in->at.a);
+                v[j].b = kx_ld32((const kd_act *)kb_buffer(c, slot) + at + in->at.b);
+                continue;
+            }
+            if (!kd_tagged_there(c, x[j][0])) x[j][0] = kd_tagged_vec(c, slot, at + in->at.a);
+            if (!kd_tagged_there(c, x[j][1])) x[j][1] = kd_tagged_vec(c, slot, at + in->at.b);
+        }
+        if (!tagged) return 1;
+#pragma unroll
+        for (kp_u32 j = 0; j < N; j++) {
+            kp_u32 u = first + j * lanes + c->lane, at = kd_tiled_first(c, p, u);
+            int wanted = first + j * lanes < p->group + 2 && u < n && mine;
+            v[j].a = wanted ? kd_tagged_pair(x[j][0], at + in->at.a) : 0;
+            v[j].b = wanted ? kd_tagged_pair(x[j][1], at + in->at.b) : 0;
+            there &= !wanted || (kd_tagged_there(c, x[j][0]) && kd_tagged_there(c, x[j][1]));
+        }
+        if (kx_all(there)) return 1;
+        kp_hint hint = {KP_HINT_RUN, KP_WHAT_TAGGED, kd_epoch(c), 0, 0, 0};
+        if (kp_abort_poll(c)) return 0;
+        kp_yield(c, hint);
+    }
+}
+
 /* A warp a unit; all loads of a warp before the first use of one. */
 KD_BODY(attention, stream, LAUNCHER) {
     enum { AT_ONCE = 5 }; /* units of a warp where four share 16 query heads, k and v */
@@ -145,19 +192,11 @@ KD_BODY(attention, stream, LAUNCHER) {
     }
     in.norm[0] = kd_quad_weight(kb_buffer(c, ATTENTION_Q_NORM), in.at, mine);
     in.norm[1] = kd_quad_weight(kb_buffer(c, ATTENTION_K_NORM), in.at, mine);
+    KP_ROLLED
     for (kp_u32 first = 0; first < p->group + 2; first += AT_ONCE * lanes) {
         kd_quad v[AT_ONCE];
         float squares[AT_ONCE];
-#pragma unroll
-        for (kp_u32 j = 0; j < AT_ONCE; j++) {
-            kp_u32 u = first + j * lanes + c->lane;
-            v[j].a = v[j].b = 0;
-            if (first + j * lanes < p->group + 2 && u < n && mine) {
-                const kd_act *from = kd_tiled_from(c, p, u);
-                v[j].a = kx_ld32(from + in.at.a);
-                v[j].b = kx_ld32(from + in.at.b);
-            }
-        }
+        if (!kd_tiled_bring<AT_ONCE>(c, p, &in, first, n, v)) return;
 #pragma unroll
         for (kp_u32 j = 0; j < AT_ONCE; j++)
             squares[j] = first + j * lanes < p->group + 1 ? kd_warp_sum(kd_quad_squares(v[j])) : 0;
@@ -337,30 +376,7 @@ KP_FN void kd_tiled_part(const kp_ctx *c, const attention_params *p, const kd_ti
     kx_syncwarp();
 }
 
-KD_BODY(attention, stream, CONSUMER) {
-    const attention_params *p = (const attention_params *)kb_params(c);
-    attention_share share = kd_tiled_share(c, p);
-    if (!share.stages) return;
-    kp_u32 k0 = c->stream, part = (c->lane + p->parts - k0 % p->parts) % p->parts;
-    kd_tiled_soft s;
-    kd_tiled_begin(c, p, &s);
-    for (kp_u32 i = part; i < share.stages; i += p->parts) {
-        attention_stage g = attention_stage_at(p, &share, i);
-        float score[2 * KD_BLOCKS][4];
-        if (!kd_take(c, k0 + i)) return;
-        kd_act *k = (kd_act *)kd_stage(k0 + i), *v = k + p->stage_tokens * p->head_dim;
-        if (g.fresh) kd_tiled_fresh(c, p, k, v, g.live - 1);
-        kd_tiled_scores(p, &s, k, score);
-#pragma unroll
-        for (int half = 0; half < kd_tiled_halves(p); half++) kd_tiled_soften(p, &s, half, g.live, score);
-        kd_tiled_values(p, &s, v, g.live, score);
-        kd_give(c, k0 + i);
-    }
-    kd_tiled_part(c, p, &s, part);
-    c->stream = k0 + share.stages;
-}
-
-/* ---- storer -------------------------------------------------------------------------------------- */
+/* ---- the parts put together ---------------------------------------------------------------------- */
 
 /* A thread has columns 4 t to 4 t + 3 of a head. */
 KP_FN int kd_tiled_mine(const attention_params *p) { return kd_lane_thread() * 4 < p->head_dim; }
@@ -373,6 +389,7 @@ KP_FN void kd_tiled_append(const kp_ctx *c, const attention_params *p) {
     kd_act *k = kd_cache_page(c, p, ATTENTION_CACHE_K, step->seq[0], page);
     kd_act *v = kd_cache_page(c, p, ATTENTION_CACHE_V, step->seq[0], page);
     const kd_act *new_k = kd_tiled_to(c, p, p->group), *new_v = kd_tiled_to(c, p, p->group + 1);
+    KP_ROLLED
     for (kp_u32 i = 2 * kd_thread(c); i < p->head_dim; i += 2 * kd_threads(c)) {
         *(kp_u32 *)(k + attention_k_at(p->head_dim, at, i)) = *(const kp_u32 *)(new_k + i);
         v[attention_v_at(p->head_dim, at, i)] = new_v[i];
@@ -417,11 +434,29 @@ struct alignas(8) kd_four {
     kp_u32 low, high;
 };
 
+/* Four threads have a unit, two words each. */
+KP_FN void kd_tiled_out_tagged(const kp_ctx *c, kp_u32 column, int mine, kd_four x) {
+    kp_u32 me = kd_lane_thread(), part = me % 4;
+    kd_vec v;
+#pragma unroll
+    for (kp_u32 i = 0; i < 3; i++) {
+        kp_u32 word = part * 3 + i, from = (me & ~3u) + (word < 8 ? word / 2 : 0);
+        kp_u32 low = kx_shfl(x.low, from), high = kx_shfl(x.high, from);
+        v.w[i] = word & 1 ? high : low;
+    }
+    v.w[3] = kd_epoch(c);
+    if (mine && part < KP_TAGGED_VECS) kx_st128_whole(kd_tagged_unit(c, ATTENTION_OUT, column) + part, v);
+}
+
 KP_FN void kd_tiled_out(const kp_ctx *c, const attention_params *p, kp_u32 u, const kd_sums *s) {
-    kd_act *out = (kd_act *)kb_buffer(c, ATTENTION_OUT) + (c->task->lo * p->group + u) * p->head_dim;
+    kp_u32 first = (c->task->lo * p->group + u) * p->head_dim;
+    kd_act *out = (kd_act *)kb_buffer(c, ATTENTION_OUT) + first;
     float scale = 1 / s->sum;
     kd_four v = {kd_round2(s->acc[0] * scale, s->acc[1] * scale), kd_round2(s->acc[2] * scale, s->acc[3] * scale)};
-    if (kd_tiled_mine(p)) *(kd_four *)(out + kd_lane_thread() * 4) = v;
+    if (kd_tagged(c, ATTENTION_OUT))
+        kd_tiled_out_tagged(c, first + kd_lane_thread() * 4, kd_tiled_mine(p), v);
+    else if (kd_tiled_mine(p))
+        *(kd_four *)(out + kd_lane_thread() * 4) = v;
 }
 
 KP_FN float *kd_tiled_left(const kp_ctx *c, const attention_params *p, kp_u32 split) {
@@ -456,6 +491,7 @@ KP_FN void kd_tiled_merge(const kp_ctx *c, const attention_params *p, kp_u32 u, 
     const float *from = kd_tiled_left(c, p, s0) + u * p->head_dim + column;
     kp_u64 ml = kx_ld64((const kp_u64 *)(kd_tiled_left(c, p, mine) + p->group * p->head_dim + 2 * u));
     float most = kx_f32_of_bits((kp_u32)ml), sum = kx_f32_of_bits((kp_u32)(ml >> 32)), weight = 0;
+    KP_ROLLED
     for (kp_u32 s = 0; s < KD_WARP && s0 + s < n; s += AT_ONCE) {
         kd_vec x[AT_ONCE];
 #pragma unroll
@@ -481,23 +517,63 @@ KP_FN void kd_tiled_merge(const kp_ctx *c, const attention_params *p, kp_u32 u, 
     }
 }
 
-KD_BODY(attention, stream, STORER) {
-    const attention_params *p = (const attention_params *)kb_params(c);
-    attention_share share = kd_tiled_share(c, p);
-    for (kp_u32 u = c->lane; u < p->group && share.stages; u += KP_LANES(c, KP_STORER)) {
+/* The consumer's lanes share the heads: what comes of their parts. */
+KP_FN void kd_tiled_results(kp_ctx *c, const attention_params *p, const attention_share *share) {
+    KP_ROLLED
+    for (kp_u32 u = c->lane; u < p->group && share->stages; u += KP_LANES(c, KP_CONSUMER)) {
         kd_sums s = kd_tiled_sums(c, p, u);
-        if (share.n == 1)
+        if (share->n == 1)
             kd_tiled_out(c, p, u, &s);
         else
             kd_tiled_leave(c, p, u, &s);
     }
-    if (share.owns) kd_tiled_append(c, p);
-    if (share.n == 1 || !kd_tiled_last(c, p)) return;
-    for (kp_u32 u = c->lane; u < p->group; u += KP_LANES(c, KP_STORER)) {
+    if (share->n == 1 || !kd_tiled_last(c, p)) return;
+    KP_ROLLED
+    for (kp_u32 u = c->lane; u < p->group; u += KP_LANES(c, KP_CONSUMER)) {
         kd_sums s = {-kx_inf(), 0, {0, 0, 0, 0}};
-        for (kp_u32 s0 = 0; s0 < share.n; s0 += KD_WARP) kd_tiled_merge(c, p, u, s0, share.n, &s);
+        KP_ROLLED
+        for (kp_u32 s0 = 0; s0 < share->n; s0 += KD_WARP) kd_tiled_merge(c, p, u, s0, share->n, &s);
         kd_tiled_out(c, p, u, &s);
     }
+}
+
+/* The lane's stages, into its part. */
+KP_FN void kd_tiled_consume(kp_ctx *c, const attention_params *p, const attention_share *share) {
+    kp_u32 k0 = c->stream, part = (c->lane + p->parts - k0 % p->parts) % p->parts;
+    kd_tiled_soft s;
+    kd_tiled_begin(c, p, &s);
+    KP_ROLLED
+    for (kp_u32 i = part; i < share->stages; i += p->parts) {
+        attention_stage g = attention_stage_at(p, share, i);
+        float score[2 * KD_BLOCKS][4];
+        if (!kd_take(c, k0 + i)) break; /* aborted: the others must not be left at the barrier */
+        kd_act *k = (kd_act *)kd_stage(k0 + i), *v = k + p->stage_tokens * p->head_dim;
+        if (g.fresh) kd_tiled_fresh(c, p, k, v, g.live - 1);
+        kd_tiled_scores(p, &s, k, score);
+#pragma unroll
+        for (int half = 0; half < kd_tiled_halves(p); half++) kd_tiled_soften(p, &s, half, g.live, score);
+        kd_tiled_values(p, &s, v, g.live, score);
+        kd_give(c, k0 + i);
+    }
+    kd_tiled_part(c, p, &s, part);
+    c->stream = k0 + share->stages;
+}
+
+KD_BODY(attention, stream, CONSUMER) {
+    const attention_params *p = (const attention_params *)kb_params(c);
+    attention_share share = kd_tiled_share(c, p);
+    if (share.stages) {
+        kd_tiled_consume(c, p, &share);
+        kd_role_sync(c);
+    }
+    kd_tiled_results(c, p, &share);
+}
+
+/* ---- storer -------------------------------------------------------------------------------------- */
+
+KD_BODY(attention, stream, STORER) {
+    const attention_params *p = (const attention_params *)kb_params(c);
+    if (kd_tiled_share(c, p).owns) kd_tiled_append(c, p);
 }
 
 #endif

@@ -75,6 +75,7 @@ const op_desc keel_op_embedding = {
     .min_weights = 1,
     .max_weights = 1,
     .n_out = 1,
+    .tagged_out = 1,
     .weight_name = {"table"},
     .phases = {{.name = "",
                 .needs = KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),

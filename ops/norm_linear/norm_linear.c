@@ -48,6 +48,7 @@ const op_desc keel_op_norm_linear = {
                 .needs = KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_LAUNCHER] = fetch, [KP_CONSUMER] = compute, [KP_STORER] = store}}},
     .streamed = 1u << 1,
+    .tagged_in = 1,
     .infer = infer,
     .place = place_norm_matmul,
     .params = params,

@@ -7,7 +7,7 @@
 
 KD_BODY(norm_linear, main, LOADER) { kd_norm_stream(c, NORM_LINEAR_W); }
 
-KD_EARLY(norm_linear, main) { kd_norm_early(c, NORM_LINEAR_SCALE); }
+KD_EARLY(norm_linear, main) { kd_norm_early(c, NORM_LINEAR_X, NORM_LINEAR_SCALE); }
 
 KD_BODY(norm_linear, main, LAUNCHER) { kd_norm_fetch(c, NORM_LINEAR_X); }
 

@@ -48,6 +48,8 @@ const op_desc keel_op_norm_qkv = {
                 .needs = KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_LAUNCHER] = fetch, [KP_CONSUMER] = compute, [KP_STORER] = store}}},
     .streamed = 7u << 1,
+    .tagged_in = 1,
+    .tagged_out = 7,
     .infer = infer,
     .place = place_norm_matmul,
     .params = params,

@@ -7,7 +7,7 @@
 
 KD_BODY(norm_qkv, main, LOADER) { kd_norm_stream(c, NORM_QKV_W_Q); }
 
-KD_EARLY(norm_qkv, main) { kd_norm_early(c, NORM_QKV_SCALE); }
+KD_EARLY(norm_qkv, main) { kd_norm_early(c, NORM_QKV_X, NORM_QKV_SCALE); }
 
 KD_BODY(norm_qkv, main, LAUNCHER) { kd_norm_fetch(c, NORM_QKV_X); }
 

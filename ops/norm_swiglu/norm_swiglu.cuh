@@ -7,7 +7,7 @@
 
 KD_BODY(norm_swiglu, main, LOADER) { kd_norm_stream(c, NORM_SWIGLU_W_GATE); }
 
-KD_EARLY(norm_swiglu, main) { kd_norm_early(c, NORM_SWIGLU_SCALE); }
+KD_EARLY(norm_swiglu, main) { kd_norm_early(c, NORM_SWIGLU_X, NORM_SWIGLU_SCALE); }
 
 KD_BODY(norm_swiglu, main, LAUNCHER) { kd_norm_fetch(c, NORM_SWIGLU_X); }
 

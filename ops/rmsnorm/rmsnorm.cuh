@@ -2,7 +2,7 @@
 #ifndef KEEL_OPS_RMSNORM_CUH
 #define KEEL_OPS_RMSNORM_CUH
 
-#include "device/cuda_body.cuh"
+#include "device/cuda_tagged.cuh"
 #include "rmsnorm.h"
 
 KP_FN kp_u32 kd_norm_rows(const kp_ctx *c, const rmsnorm_params *p) {
@@ -12,8 +12,8 @@ KP_FN kp_u32 kd_norm_rows(const kp_ctx *c, const rmsnorm_params *p) {
 KD_BODY(rmsnorm, main, LAUNCHER) {
     const rmsnorm_params *p = (const rmsnorm_params *)kb_params(c);
     if (kd_norm_rows(c, p) <= p->staged_rows)
-        kd_fetch(c, (kd_act *)kb_region(c, RMSNORM_REGION_ROWS), kb_buffer(c, RMSNORM_X), p->hidden, 0, p->hidden,
-                 p->logit_rows);
+        kd_fetch_slot(c, (kd_act *)kb_region(c, RMSNORM_REGION_ROWS), RMSNORM_X, p->hidden, 0, p->hidden,
+                      p->logit_rows);
 }
 
 /* Eight values at a time where the row allows it. */
@@ -82,8 +82,8 @@ KD_BODY(rmsnorm, main, CONSUMER) {
 KD_BODY(rmsnorm, main, STORER) {
     const rmsnorm_params *p = (const rmsnorm_params *)kb_params(c);
     if (kd_norm_rows(c, p) <= p->staged_rows)
-        kd_store(c, (const kd_act *)kb_region(c, RMSNORM_REGION_ROWS), kb_buffer(c, RMSNORM_OUT), p->hidden, 0,
-                 p->hidden, p->logit_rows);
+        kd_store_slot(c, (const kd_act *)kb_region(c, RMSNORM_REGION_ROWS), RMSNORM_OUT, p->hidden, 0, p->hidden,
+                      p->logit_rows);
 }
 
 #endif

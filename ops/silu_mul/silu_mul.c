@@ -39,6 +39,8 @@ const op_desc keel_op_silu_mul = {
     .min_in = 2,
     .max_in = 2,
     .n_out = 1,
+    .tagged_in = 3,
+    .tagged_out = 1,
     .in_name = {"gate", "up"},
     .phases = {{.name = "",
                 .needs = KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),

@@ -43,16 +43,17 @@ KP_FN kp_u32 kd_rows_first(const kp_ctx *c, kp_u32 logit_rows) { return kb_rows_
  * compiled wherever n is. */
 enum { KD_AT_ONCE = KD_M_MAX > 1 ? 8 : 12 }; /* with more the launcher runs out of registers */
 template <class Load, class Put> KP_FN void kd_move(const kp_ctx *c, kp_u32 n, Load load, Put put) {
-    kp_u32 all = kd_threads(c);
-    for (kp_u32 from = kd_thread(c); from < n; from += KD_AT_ONCE * all) {
+    kp_u32 all = kd_threads(c), me = kd_thread(c);
+#pragma unroll 1
+    for (kp_u32 base = 0; base < n; base += KD_AT_ONCE * all) {
         kd_vec v[KD_AT_ONCE];
 #pragma unroll
-        for (kp_u32 j = 0; j < KD_AT_ONCE; j++) {
-            if (j * all < n && from + j * all < n) v[j] = load(from + j * all);
+        for (kp_u32 j = 0; j < KD_AT_ONCE; j++) { /* the first test is for the compiler, where n is a constant */
+            if (base + j * all < n && base + j * all + me < n) v[j] = load(base + j * all + me);
         }
 #pragma unroll
         for (kp_u32 j = 0; j < KD_AT_ONCE; j++) {
-            if (j * all < n && from + j * all < n) put(from + j * all, v[j]);
+            if (base + j * all < n && base + j * all + me < n) put(base + j * all + me, v[j]);
         }
     }
 }

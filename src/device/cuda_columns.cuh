@@ -6,12 +6,13 @@
 #include "device/columns.h"
 #include "device/cuda_body.cuh"
 #include "device/cuda_stream.cuh"
+#include "device/cuda_tagged.cuh"
 #include "device/cuda_weight.cuh"
 
 KP_FN void kd_pair_fetch(kp_ctx *c, kp_u32 a, kp_u32 b) {
     const kp_pair *p = (const kp_pair *)kb_params(c);
-    kd_fetch(c, (kd_act *)kb_region(c, KP_PAIR_OUT), kb_buffer(c, a), p->n, c->task->lo, c->task->hi, p->logit_rows);
-    kd_fetch(c, (kd_act *)kb_region(c, KP_PAIR_B), kb_buffer(c, b), p->n, c->task->lo, c->task->hi, p->logit_rows);
+    kd_fetch_slot(c, (kd_act *)kb_region(c, KP_PAIR_OUT), a, p->n, c->task->lo, c->task->hi, p->logit_rows);
+    kd_fetch_slot(c, (kd_act *)kb_region(c, KP_PAIR_B), b, p->n, c->task->lo, c->task->hi, p->logit_rows);
 }
 
 template <class F> KP_FN void kd_pair_do(kp_ctx *c, F f) {
@@ -24,8 +25,7 @@ template <class F> KP_FN void kd_pair_do(kp_ctx *c, F f) {
 
 KP_FN void kd_pair_store(kp_ctx *c, kp_u32 out) {
     const kp_pair *p = (const kp_pair *)kb_params(c);
-    kd_store(c, (const kd_act *)kb_region(c, KP_PAIR_OUT), kb_buffer(c, out), p->n, c->task->lo, c->task->hi,
-             p->logit_rows);
+    kd_store_slot(c, (const kd_act *)kb_region(c, KP_PAIR_OUT), out, p->n, c->task->lo, c->task->hi, p->logit_rows);
 }
 
 /* ---- y = x Wᵀ ----------------------------------------------------------------------------------- */
@@ -34,7 +34,9 @@ KP_FN void kd_pair_store(kp_ctx *c, kp_u32 out) {
 KP_FN int kd_stream_bands(kp_ctx *c, const kp_matmul *p, kp_u32 weight, kp_u32 from, kp_u32 to) {
     kp_u32 band = kd_band_bytes(p), most = kp_stage_bytes(kd_is_f8(p), KD_STAGE_BYTES);
     const kp_u8 *w = (const kp_u8 *)kb_buffer(c, weight) + (kp_u64)from * band;
+    KP_ROLLED
     for (kp_u32 b = from; b < to; b++, w += band) {
+        KP_ROLLED
         for (kp_u32 at = 0; at < band; at += most) {
             if (!kd_push(c, w + at, band - at < most ? band - at : most)) return 0;
         }
@@ -57,6 +59,10 @@ KP_FN void kd_matmul_fetch(kp_ctx *c, kp_u32 x) {
     kp_u32 first = kd_rows_first(c, p->logit_rows), rows = kb_rows_live(c) - first, k = p->k, pitch = p->x_pitch;
     kd_act *to = (kd_act *)kb_region(c, KP_MATMUL_X);
     const kd_act *from = (const kd_act *)kb_buffer(c, x) + (kp_u64)first * k;
+    if (kd_tagged(c, x)) {
+        kd_fetch_slot(c, to, x, k, 0, k, 0);
+        return;
+    }
     if (k % 8 == 0) {
         kp_u32 vecs = k / 8;
         kd_move(
@@ -74,8 +80,7 @@ KP_FN void kd_matmul_fetch(kp_ctx *c, kp_u32 x) {
 /* The launcher: the residual's columns, which would keep the storer waiting. [rows][hi − lo] */
 KP_FN void kd_matmul_fetch_residual(kp_ctx *c, kp_u32 residual) {
     const kp_matmul *p = (const kp_matmul *)kb_params(c);
-    kd_fetch(c, (kd_act *)kb_region(c, KP_MATMUL_R), kb_buffer(c, residual), p->n, c->task->lo, c->task->hi,
-             p->logit_rows);
+    kd_fetch_slot(c, (kd_act *)kb_region(c, KP_MATMUL_R), residual, p->n, c->task->lo, c->task->hi, p->logit_rows);
 }
 
 /* The consumer's lanes: every band, each lane its stages; a lane's sums are one part of y. */
@@ -88,11 +93,13 @@ KP_FN void kd_matmul_of(kp_ctx *c, const kp_matmul *p, const kd_act *x, kp_u32 r
     const kd_act *x1 = x + (kp_u64)(group + 8 < rows ? group + 8 : 0) * pitch;
     float *y = (float *)kb_region(c, KP_MATMUL_Y) + (kp_u64)c->lane * rows * bands * 16;
     kp_u32 k0 = c->stream;
+    KP_ROLLED
     for (kp_u32 b = 0; b < bands; b++) {
         kd_acc acc[2 * HALVES];
 #pragma unroll
         for (int i = 0; i < 2 * HALVES; i++) acc[i].v[0] = acc[i].v[1] = acc[i].v[2] = acc[i].v[3] = 0;
         kp_u32 from = (c->lane + lanes - (k0 + b * stages) % lanes) % lanes;
+        KP_ROLLED
         for (kp_u32 s = from; s < stages; s += lanes) {
             kp_u32 n = k0 + b * stages + s, left = tiles - s * most;
             if (!kd_take(c, n)) return;
@@ -153,14 +160,24 @@ KP_FN void kd_matmul_store(kp_ctx *c, kp_u32 bias, int residual, kp_u32 out) {
     const kd_act *b = (const kd_act *)kb_buffer(c, bias);
     const kd_act *more = (const kd_act *)kb_region(c, KP_MATMUL_R);
     kd_act *to = (kd_act *)kb_buffer(c, out) + (kp_u64)first * p->n + c->task->lo;
-    for (kp_u32 i = kd_thread(c); i < rows * width; i += kd_threads(c)) {
-        kp_u32 r = rows == 1 ? 0 : i / width, j = i - r * width;
+    auto sum = [=](kp_u32 i, kp_u32 r, kp_u32 j) {
         float v = 0;
 #pragma unroll
         for (kp_u32 part = 0; part < kd_lanes(KP_CONSUMER); part++) v += y[(part * rows + r) * wide + j];
         if (b) v += kd_f32(b[c->task->lo + j]);
         if (residual) v = kd_f32(kd_round(v)) + kd_f32(more[i]);
-        to[(kp_u64)r * p->n + j] = kd_round(v);
+        return kd_round(v);
+    };
+    if (kd_tagged(c, out)) {
+        kp_u32 lo = c->task->lo;
+        kd_tagged_store(
+            c, width, [=](kp_u32 j) { return kd_tagged_unit(c, out, lo + j); }, [=](kp_u32 j) { return sum(j, 0, j); });
+        return;
+    }
+    KP_ROLLED
+    for (kp_u32 i = kd_thread(c); i < rows * width; i += kd_threads(c)) {
+        kp_u32 r = rows == 1 ? 0 : i / width, j = i - r * width;
+        to[(kp_u64)r * p->n + j] = sum(i, r, j);
     }
 }
 

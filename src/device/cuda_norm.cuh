@@ -20,7 +20,7 @@ KP_FN kp_u32 kd_norm_live(const kp_ctx *c, const kp_norm_matmul *p) {
 /* The loader: the task's bands, one matrix after the other. */
 KP_FN void kd_norm_stream(kp_ctx *c, kp_u32 w) {
     const kp_norm_matmul *p = kd_norm_params(c);
-#pragma unroll
+    KP_ROLLED
     for (kp_u32 i = 0; i < KP_NORM_MATRICES; i++) {
         kp_u32 lo, hi;
         if (p->cols[i] == 0) break;
@@ -29,12 +29,19 @@ KP_FN void kd_norm_stream(kp_ctx *c, kp_u32 w) {
     }
 }
 
-KP_FN void kd_norm_early(kp_ctx *c, kp_u32 scale) {
+/* x is the slot of the row that will come: each thread puts what it will overwrite. */
+KP_FN void kd_norm_early(kp_ctx *c, kp_u32 x, kp_u32 scale) {
     const kp_norm_matmul *p = kd_norm_params(c);
     kd_act *to = (kd_act *)kb_region(c, KP_MATMUL_X);
     const kd_act *from = (const kd_act *)kb_buffer(c, scale);
     kp_u32 k = p->m.k;
-    if (k % 8 == 0) {
+    if (kd_tagged(c, x)) {
+#pragma unroll
+        for (kp_u32 half = 0; half < KP_TAGGED_COLS; half += 8)
+            kd_move(
+                c, k / KP_TAGGED_COLS, [=](kp_u32 i) { return kd_weight16(from + i * KP_TAGGED_COLS + half); },
+                [=](kp_u32 i, kd_vec v) { *(kd_vec *)(to + i * KP_TAGGED_COLS + half) = v; });
+    } else if (k % 8 == 0) {
         kd_move(
             c, k / 8, [=](kp_u32 i) { return kd_weight16(from + (kp_u64)i * 8); },
             [=](kp_u32 i, kd_vec v) { *(kd_vec *)(to + i * 8) = v; });
@@ -64,6 +71,16 @@ KP_FN float kd_norm_row_alone(const kp_ctx *c, const kd_act *from, kd_act *to, k
             kd_vec *at = (kd_vec *)(to + i * 8);
             *at = kd_norm_scale8(v, *at, &sum);
         });
+    return sum;
+}
+
+KP_FN float kd_norm_row_tagged(kp_ctx *c, kp_u32 x, kd_act *to, kp_u32 k) {
+    float sum = 0;
+    kd_tagged_fetch(c, kb_buffer(c, x), 0, k, [&](kp_u32 column, kd_vec a, kd_vec b) {
+        kd_vec *at = (kd_vec *)(to + column);
+        at[0] = kd_norm_scale8(a, at[0], &sum);
+        at[1] = kd_norm_scale8(b, at[1], &sum);
+    });
     return sum;
 }
 
@@ -126,7 +143,9 @@ KP_FN void kd_norm_fetch(kp_ctx *c, kp_u32 x) {
     kp_u32 rows = kd_norm_live(c, p), k = p->m.k, pitch = p->m.x_pitch, more = (k + 15) / 16 * 16 - k;
     kd_act *to = (kd_act *)kb_region(c, KP_MATMUL_X);
     const kd_act *from = (const kd_act *)kb_buffer(c, x) + (kp_u64)kd_rows_first(c, p->m.logit_rows) * k;
-    if (k % 8)
+    if (kd_tagged(c, x)) {
+        if (rows == 1) kd_norm_put_sum(c, 0, kd_norm_row_tagged(c, x, to, k));
+    } else if (k % 8)
         kd_norm_fetch_odd(c, from, to, rows, k, pitch);
     else if (rows == 1)
         kd_norm_put_sum(c, 0, kd_norm_row_alone(c, from, to, k));
@@ -168,20 +187,43 @@ KP_FN float kd_norm_bias(const kp_ctx *c, kp_u32 bias, kp_u32 column) {
     return b ? kd_f32(b[column]) : 0;
 }
 
+/* The matrix whose column stands at `column` of all of them. */
+KP_FN kp_u32 kd_norm_matrix(const kp_norm_matmul *p, kp_u32 column) {
+    kp_u32 m = 0;
+#pragma unroll
+    for (kp_u32 i = 1; i < KP_NORM_MATRICES; i++) m += p->cols[i] && column >= kp_norm_first(p, i);
+    return m;
+}
+
 /* out i = product by matrix i, rounded once. */
 KP_FN void kd_norm_store(kp_ctx *c, kp_u32 bias, kp_u32 out) {
     const kp_norm_matmul *p = kd_norm_params(c);
     kp_u32 rows = kd_norm_live(c, p), first = kd_rows_first(c, p->m.logit_rows), width = c->task->hi - c->task->lo;
     const float *y = (const float *)kb_region(c, KP_MATMUL_Y);
     float alone = rows == 1 ? kd_norm_factor(c, p, 0) : 0;
-    for (kp_u32 i = kd_thread(c); i < rows * width; i += kd_threads(c)) {
-        kp_u32 r = rows == 1 ? 0 : i / width, j = i - r * width, column = c->task->lo + j, m = 0;
-        while (m + 1 < KP_NORM_MATRICES && p->cols[m + 1] && column >= kp_norm_first(p, m + 1)) m++;
-        column -= kp_norm_first(p, m);
-        if (column >= p->cols[m]) continue;
+    kp_u32 lo = c->task->lo;
+    auto value = [=](kp_u32 r, kp_u32 j) {
+        kp_u32 m = kd_norm_matrix(p, lo + j), column = lo + j - kp_norm_first(p, m);
         float v = kd_norm_sum(y, rows, r, width, j) * (rows == 1 ? alone : kd_norm_factor(c, p, r));
-        ((kd_act *)kb_buffer(c, out + m))[(kp_u64)(first + r) * p->cols[m] + column] =
-            kd_round(v + kd_norm_bias(c, bias + m, column));
+        return kd_round(v + kd_norm_bias(c, bias + m, column));
+    };
+    if (kd_tagged(c, out)) { /* matrices of whole units */
+        if (rows == 1)
+            kd_tagged_store(
+                c, width,
+                [=](kp_u32 j) {
+                    kp_u32 m = kd_norm_matrix(p, lo + j);
+                    return kd_tagged_unit(c, out + m, lo + j - kp_norm_first(p, m));
+                },
+                [=](kp_u32 j) { return value(0, j); });
+        return;
+    }
+    KP_ROLLED
+    for (kp_u32 i = kd_thread(c); i < rows * width; i += kd_threads(c)) {
+        kp_u32 r = rows == 1 ? 0 : i / width, j = i - r * width, m = kd_norm_matrix(p, lo + j);
+        kp_u32 column = lo + j - kp_norm_first(p, m);
+        if (column < p->cols[m])
+            ((kd_act *)kb_buffer(c, out + m))[(kp_u64)(first + r) * p->cols[m] + column] = value(r, j);
     }
 }
 
@@ -192,13 +234,24 @@ template <class F> KP_FN void kd_norm_store_pair(kp_ctx *c, kp_u32 bias, kp_u32 
     const float *y = (const float *)kb_region(c, KP_MATMUL_Y);
     kd_act *to = (kd_act *)kb_buffer(c, out) + (kp_u64)first * p->cols[0];
     float alone = rows == 1 ? kd_norm_factor(c, p, 0) : 0;
-    for (kp_u32 i = kd_thread(c); i < rows * width; i += kd_threads(c)) {
-        kp_u32 r = rows == 1 ? 0 : i / width, j = i - r * width, column = c->task->lo + j;
-        if (column >= p->cols[0]) continue;
+    kp_u32 lo = c->task->lo;
+    auto value = [=](kp_u32 r, kp_u32 j) {
         float s = rows == 1 ? alone : kd_norm_factor(c, p, r);
-        float a = kd_norm_sum(y, rows, r, 2 * width, j) * s + kd_norm_bias(c, bias, column);
-        float b = kd_norm_sum(y, rows, r, 2 * width, width + j) * s + kd_norm_bias(c, bias + 1, column);
-        to[(kp_u64)r * p->cols[0] + column] = kd_round(f(a, b));
+        float a = kd_norm_sum(y, rows, r, 2 * width, j) * s + kd_norm_bias(c, bias, lo + j);
+        float b = kd_norm_sum(y, rows, r, 2 * width, width + j) * s + kd_norm_bias(c, bias + 1, lo + j);
+        return kd_round(f(a, b));
+    };
+    if (kd_tagged(c, out)) {
+        if (rows == 1)
+            kd_tagged_store(
+                c, width, [=](kp_u32 j) { return kd_tagged_unit(c, out, lo + j); },
+                [=](kp_u32 j) { return value(0, j); });
+        return;
+    }
+    KP_ROLLED
+    for (kp_u32 i = kd_thread(c); i < rows * width; i += kd_threads(c)) {
+        kp_u32 r = rows == 1 ? 0 : i / width, j = i - r * width;
+        if (lo + j < p->cols[0]) to[(kp_u64)r * p->cols[0] + lo + j] = value(r, j);
     }
 }
 

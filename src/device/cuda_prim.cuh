@@ -76,6 +76,17 @@ KP_FN kp_u32 kp_count(kp_u32 *p) {
     return v;
 }
 
+/* What a task wrote is ordered by the addition to its event, or says itself that it is there. */
+#define KP_SIGNAL(c, count) kd_signal(c, count)
+KP_FN void kd_signal(const kp_ctx *c, kp_u32 *count) {
+    kx_syncwarp();
+    if (!kd_first()) return;
+    if (c->slot->record.weak)
+        kx_add_relaxed(count, 1);
+    else
+        kx_add_release(count, 1);
+}
+
 /* ---- waiting ------------------------------------------------------------------------------------ */
 
 /* What a lane waited for last, for the hang report. */
@@ -134,7 +145,9 @@ KP_FN int kp_wait_events(kp_ctx *c, const kp_task *t) {
 KP_FN void kd_mark(kp_ctx *c, kp_u32 mark) {
     const kp_launch *l = c->worker->launch;
     if (c->lane || !kd_first() || !l->trace || c->iteration != l->trace_iteration) return;
-    l->trace[(kp_u64)c->slot->record.entry * KP_MARKS + mark] = kx_globaltimer() << 32 | (kp_u32)kx_clock64();
+    kp_u64 at = (kp_u32)kx_clock64(); /* the global timer is slow to read, and the loader is ahead */
+    if (mark == KP_MARK_LOADER_BEGINS) at |= kx_globaltimer() << 32;
+    l->trace[(kp_u64)c->slot->record.entry * KP_MARKS + mark] = at;
 }
 #endif
 

@@ -152,6 +152,23 @@ KP_FN kx_vec kx_ld128(const void *p) {
                  : "memory");
     return v;
 }
+/* The same as one access of 128 bits, which sees a store of all of them or of none (9.7.9.8 "ld", .b128). */
+KP_FN kx_vec kx_ld128_whole(const void *p) {
+    kx_vec v;
+    asm volatile(
+        "{.reg .b128 q; .reg .b64 l, h; ld.relaxed.gpu.global.b128 q, [%4]; mov.b128 {l, h}, q; mov.b64 {%0, %1}, l; "
+        "mov.b64 {%2, %3}, h;}"
+        : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+        : "l"(p)
+        : "memory");
+    return v;
+}
+KP_FN void kx_st128_whole(void *p, kx_vec v) {
+    asm volatile("{.reg .b128 q; .reg .b64 l, h; mov.b64 l, {%1, %2}; mov.b64 h, {%3, %4}; mov.b128 q, {l, h}; "
+                 "st.relaxed.gpu.global.b128 [%0], q;}" ::"l"(p),
+                 "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]), "r"(v.w[3])
+                 : "memory");
+}
 /* Of global memory that nobody writes while the kernel runs. */
 KP_FN kx_vec kx_ld128_const(const void *p) {
     kx_vec v;
@@ -225,6 +242,9 @@ KP_FN void kx_st_release_cta(kp_u32 *p, kp_u32 v) {
 KP_FN void kx_add_release(kp_u32 *p, kp_u32 v) {
     asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
+KP_FN void kx_add_relaxed(kp_u32 *p, kp_u32 v) {
+    asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
 /* What was there before. */
 KP_FN kp_u32 kx_add_acq_rel(kp_u32 *p, kp_u32 v) {
     kp_u32 old;
@@ -241,6 +261,7 @@ KP_FN void kx_nanosleep(kp_u32 ns) { asm volatile("nanosleep.u32 %0;" ::"r"(ns) 
 
 /* ---- numbers (9.7.3 floating point, 9.7.9 "cvt") -------------------------------------------------- */
 
+KP_FN kp_u32 kx_clz(kp_u32 v) { return (kp_u32)__clz((int)v); } /* zeros above the first one */
 KP_FN float kx_f32_of_bits(kp_u32 v) { return __uint_as_float(v); }
 KP_FN kp_u32 kx_bits_of_f32(float v) { return __float_as_uint(v); }
 KP_FN float kx_inf(void) { return __int_as_float(0x7f800000); }

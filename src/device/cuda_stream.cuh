@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The weight stream: a ring of stages in SMEM beside the pages. The loader pushes stages in the order of the queue and
  * runs ahead over task borders, as far as the ring reaches; consumer lane l takes the stages whose number, counted from
- * the launch, is l modulo the lanes. The ring's length is a multiple of the lanes, so that a slot belongs to one lane,
- * which sees every use of it: its parity cannot alias. Tasks of one queue are consumed in queue order and a stage is
- * pushed only into a slot that an earlier stage of the same queue left: all waits point backwards. */
+ * the launch, is l modulo the lanes. Tasks of one queue are consumed in queue order and a stage is pushed only into a
+ * slot that an earlier stage of the same queue left: all waits point backwards.
+ *
+ * A lane that waits for stage k sees a barrier that is at most one phase behind, so its parity cannot alias: it has
+ * taken stage k − lanes before, a stage is pushed only when the one KD_IN_FLIGHT before has landed, so all up to
+ * k − lanes − KD_IN_FLIGHT have, and the ring is that long. */
 #ifndef KEEL_DEVICE_CUDA_STREAM_CUH
 #define KEEL_DEVICE_CUDA_STREAM_CUH
 
@@ -11,8 +14,10 @@
 
 /* Copies in flight at most: with more, polls and activations queue behind them. */
 #ifndef KD_IN_FLIGHT
-#define KD_IN_FLIGHT 4u
+#define KD_IN_FLIGHT 3u
 #endif
+
+static_assert(KD_STAGES >= kd_pick(KP_CONSUMER, KD_LANES_OF) + KD_IN_FLIGHT, "a slot could be a phase behind unseen");
 
 typedef struct kd_ring {
     kp_bar full[KD_STAGES], empty[KD_STAGES];

@@ -67,6 +67,7 @@ KP_FN void kd_stage_product(const kp_u8 *stage, kp_u32 tiles, const kd_act *x0, 
     kd_acc block[2 * HALVES], *sum = F8 ? block : acc;
 #pragma unroll
     for (int i = 0; i < 2 * HALVES; i++) block[i].v[0] = block[i].v[1] = block[i].v[2] = block[i].v[3] = 0;
+    KP_ROLLED
     for (; t + AT_ONCE <= tiles; t += AT_ONCE) {
         kd_vec a[VECS];
         kp_u32 b[HALVES][AT_ONCE][2];
@@ -91,6 +92,7 @@ KP_FN void kd_stage_product(const kp_u8 *stage, kp_u32 tiles, const kd_act *x0, 
     }
     if (t == tiles) return;
     kp_u32 last = t / AT_ONCE;
+    KP_ROLLED
     for (; t < tiles; t++) {
         kd_vec a = w[(F8 ? t / 2 : t) * KD_WARP];
         if (F8) a = t & 1 ? kd_tile_of_f8(a.w[2], a.w[3]) : kd_tile_of_f8(a.w[0], a.w[1]);

@@ -61,6 +61,11 @@
 #define KP_CLAIM_ROLE 1 /* KP_LOADER */
 #endif
 
+/* One more task of the event in hand is through. A backend with tagged data need not order these (docs/proof.md §2). */
+#ifndef KP_SIGNAL
+#define KP_SIGNAL(c, count) kp_add_release(count, 1)
+#endif
+
 /* A backend that traces keeps the moment. */
 #ifndef KP_MARK
 #define KP_MARK(c, mark) ((void)0)
@@ -96,7 +101,9 @@ KP_FN int kp_wait_counter(kp_ctx *c, kp_u32 *count, kp_u32 target, kp_u32 what) 
  * barrier two phases late: parity cannot alias (docs/protocol.md). */
 KP_FN int kp_claim(kp_ctx *c, const kp_task *t) {
     kp_worker *w = c->worker;
+    KP_ROLLED
     for (kp_u32 s = 0; s < t->n_spans; s++) {
+        KP_ROLLED
         for (kp_u32 i = 0; i < t->span[s].n_pages; i++) {
             kp_u32 page = t->span[s].first_page + i;
             if (page % KP_LANES(c, KP_CLAIM_ROLE) != c->lane) continue;
@@ -115,8 +122,10 @@ KP_FN int kp_claim(kp_ctx *c, const kp_task *t) {
 }
 
 KP_FN void kp_release(kp_ctx *c, const kp_task *t) {
+    KP_ROLLED
     for (kp_u32 s = 0; s < t->n_spans; s++) {
         if (t->span[s].release_role != c->role) continue;
+        KP_ROLLED
         for (kp_u32 i = 0; i < t->span[s].n_pages; i++) kp_bar_arrive(&c->worker->page_free[t->span[s].first_page + i]);
     }
 }
@@ -166,9 +175,10 @@ KP_FN void kp_signal(kp_ctx *c, kp_u32 event) {
 #else
     if (l->world <= 1 || !l->event_ranks[event]) {
 #endif
-        kp_add_release(&l->events[event].count, 1);
+        KP_SIGNAL(c, &l->events[event].count);
         return;
     }
+    KP_ROLLED
     for (kp_u32 i = 0; i < l->world; i++) {
         kp_u32 rank = (l->rank + i) % l->world; /* its own first, and not all ranks at one */
         kp_add_release(&l->rank_events[rank][event].count, 1);
@@ -279,6 +289,7 @@ KP_FN int kp_role_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
 /* Loader, launcher, consumer and storer, every lane: take what the controller publishes, until TERMINATE. */
 KP_FN void kp_role_loop(kp_ctx *c) {
     kp_worker *w = c->worker;
+    KP_ROLLED
     for (kp_u32 seq = 0;; seq++) {
         kp_slot *slot = &w->slot[seq % KP_SLOTS];
         kp_u32 parity = (seq / KP_SLOTS) & 1;
@@ -310,6 +321,7 @@ KP_FN kp_slot *kp_slot_take(kp_ctx *c, kp_u32 seq) {
 
 /* Waits until every published task is finished. */
 KP_FN int kp_drain(kp_ctx *c, kp_u32 seq) {
+    KP_ROLLED
     for (kp_u32 back = seq < KP_SLOTS ? seq : KP_SLOTS; back > 0; back--) {
         kp_u32 s = seq - back;
         kp_bar *finished = &c->worker->slot[s % KP_SLOTS].finished;
@@ -382,8 +394,10 @@ KP_FN void kp_controller_loop(kp_ctx *c) {
     kp_u32 first = l->queue_first[w->index], last = l->queue_first[w->index + 1];
     kp_u32 seq = 0;
     int border = 1;
+    KP_ROLLED
     for (kp_u32 iteration = 0; border == 1; iteration++) {
         c->iteration = iteration;
+        KP_ROLLED
         for (kp_u32 q = first; q < last; q++) {
             if (!kp_publish(c, seq, iteration, q)) return;
             seq++;

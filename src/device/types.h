@@ -15,6 +15,14 @@ typedef unsigned long long kp_u64;
 #define KP_FN static inline __attribute__((unused))
 #endif
 
+/* A loop that the compiler shall not unroll: the roles of a worker share an instruction cache of 128 KiB, and a miss
+ * beside a full weight stream costs more than a jump. */
+#ifdef __CUDACC__
+#define KP_ROLLED _Pragma("unroll 1")
+#else
+#define KP_ROLLED
+#endif
+
 #define KP_NONE 0xffffffffu
 
 /* X(NAME, number, name): the fixed division of labour inside a worker. Numbers stand in plan files. */

@@ -36,6 +36,8 @@ typedef struct kp_record {
     kp_task task;
     kp_u32 variant; /* which case of the plan's dispatch runs it */
     kp_u32 entry;   /* of the queues */
+    kp_u32 weak;    /* 1: the additions to its event need not order what it wrote, which is tagged */
+    kp_u32 pad[3];
     void *buffer[KP_BUFFERS];
     kp_u32 event[KP_RECORD_WAITS], triggers[KP_RECORD_WAITS]; /* of the task's first waits */
 } kp_record;
@@ -74,7 +76,8 @@ typedef struct kp_launch {
     kp_event *const *rank_events;
     kp_control *const *rank_control;
     kp_u64 *trace; /* GPU, with a trace: [queue entries][KP_MARKS] globaltimer << 32 | clock of trace_iteration */
-    kp_u32 trace_iteration, pad;
+    kp_u32 trace_iteration;
+    kp_u32 epoch;              /* GPU: of the first iteration; no two iterations of a session have the same */
     void *report;              /* GPU: where each lane says how it ended */
     kp_u8 *const *rank_memory; /* symmetric arenas: the same offset is the same buffer on every rank */
 } kp_launch;
@@ -122,7 +125,7 @@ typedef struct kp_worker {
 
 /* A backend may know the lanes of a role when it is compiled. */
 #ifdef KD_LANES_OF
-KP_FN kp_u32 kd_pick(kp_u32 i, kp_u32 a, kp_u32 b, kp_u32 c, kp_u32 d, kp_u32 e) {
+constexpr KP_FN kp_u32 kd_pick(kp_u32 i, kp_u32 a, kp_u32 b, kp_u32 c, kp_u32 d, kp_u32 e) {
     return i == 0 ? a : i == 1 ? b : i == 2 ? c : i == 3 ? d : e;
 }
 KP_FN kp_u32 kd_lanes(kp_u32 role) { return kd_pick(role, KD_LANES_OF); }
@@ -142,6 +145,7 @@ typedef struct kp_ctx {
     void *backend;
 #ifdef __CUDACC__
     const void *params; /* of the task in hand */
+    kp_u32 tagged;      /* its slots whose buffers are tagged (device/tagged.h), a bit each */
 #endif
 } kp_ctx;
 
@@ -179,6 +183,7 @@ enum kp_hint_kind { KP_HINT_RUN, KP_HINT_BAR, KP_HINT_COUNTER, KP_HINT_GO, KP_HI
     X(GO, "worker 0's go word")                                                                                        \
     X(COPY, "a copy")                                                                                                  \
     X(STREAM, "the weight stream")                                                                                     \
+    X(TAGGED, "tagged data of this iteration")                                                                         \
     X(STEP, "this iteration's step record")
 enum kp_what {
 #define X(NAME, text) KP_WHAT_##NAME,

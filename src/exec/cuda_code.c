@@ -19,22 +19,30 @@ uint32_t cuda_code_lanes(const plan *p) {
     return sum;
 }
 
-/* What the pages leave, in whole turns of the consumer's lanes. */
+/* What the pages leave. */
 uint32_t cuda_code_stages(const plan *p) {
     const arch_desc *arch = arch_find(p->arch);
-    if (p->n_pages > arch->n_pages) return 0;
-    uint32_t room = (arch->n_pages - p->n_pages) * arch->page_bytes / arch->stage_bytes,
-             lanes = arch->lanes[KP_CONSUMER];
-    return room / lanes * lanes;
+    return p->n_pages > arch->n_pages ? 0 : (arch->n_pages - p->n_pages) * arch->page_bytes / arch->stage_bytes;
 }
 
 uint32_t cuda_code_smem(const plan *p) {
     return p->n_pages * p->page_bytes + cuda_code_stages(p) * arch_find(p->arch)->stage_bytes;
 }
 
+/* Slots of an instance that hold tagged buffers, a bit each. */
+static uint32_t tagged_slots(const plan *p, const plan_instance *inst) {
+    uint32_t bits = 0;
+    for (uint32_t k = 0; k < KP_BUFFERS; k++) {
+        uint32_t b = inst->buffer[k];
+        if (b != KP_NONE && p->buffers[b].kind == BUFFER_TAGGED) bits |= 1u << k;
+    }
+    return bits;
+}
+
 static bool same_case(const plan *p, const plan_phase *a, const plan_phase *b) {
     const plan_instance *x = &p->instances[a->instance], *y = &p->instances[b->instance];
     return x->op == y->op && a->phase == b->phase && x->params_bytes == y->params_bytes &&
+           tagged_slots(p, x) == tagged_slots(p, y) &&
            (!x->params_bytes ||
             memcmp(p->params + x->params_offset, p->params + y->params_offset, x->params_bytes) == 0);
 }
@@ -98,7 +106,8 @@ static void put_role(const plan *p, const cuda_cases *cases, unsigned role, buf 
         if (!*phase) phase = "main";
         for (const arch_body *a = arch_cuda_bodies; a->op; a++) {
             if (a->role != role || strcmp(a->op, op->name) != 0 || strcmp(a->phase, phase) != 0) continue;
-            buf_printf(out, "    case %u: c->params = kd_params_%u; kd_%s_%s_%s(c); break;\n", k, k, op->name, phase,
+            buf_printf(out, "    case %u: c->params = kd_params_%u; c->tagged = 0x%x; kd_%s_%s_%s(c); break;\n", k, k,
+                       tagged_slots(p, &p->instances[ph->instance]), op->name, phase,
                        role == ARCH_EARLY ? "EARLY" : cuda_role_words[role]);
         }
     }

@@ -41,7 +41,7 @@ struct cuda_session {
     uint8_t *use;    /* [n_buffers]: USE_ bits of weights */
     uint32_t *scale; /* [n_buffers]: the buffer of a weight's block scales; KP_NONE without */
     cu_ptr staging;
-    cu_ptr events, control, state, step, request, arena;
+    cu_ptr arena, events, control, state, step, request;
     uint64_t events_bytes;
     kp_launch launch;
     uint32_t smem_bytes, ring_bytes, lanes, pages_per_seq;
@@ -278,16 +278,28 @@ static void fill_buffers(const cuda_session *s, const plan_instance *inst, void 
     }
 }
 
+/* Where they fit into the record: without the weak ones, since the launcher looks at the data themselves. */
+static void fill_waits(const plan *p, const kp_task *t, kp_record *r) {
+    uint32_t strong = 0;
+    for (uint32_t i = 0; i < t->n_waits; i++) strong += !p->events[p->waits[t->wait_first + i]].weak;
+    bool fits = strong <= KP_RECORD_WAITS;
+    for (uint32_t i = 0, n = 0; i < t->n_waits && n < KP_RECORD_WAITS; i++) {
+        uint32_t event = p->waits[t->wait_first + i];
+        if (fits && p->events[event].weak) continue;
+        r->event[n] = event;
+        r->triggers[n++] = p->events[event].triggers;
+    }
+    if (fits) r->task.n_waits = (kp_u16)strong;
+}
+
 static void fill_record(const cuda_session *s, uint32_t entry, uint32_t variant, kp_record *r) {
     const plan *p = s->p;
     uint32_t task = p->queue[entry];
     const kp_task *t = &p->tasks[task];
-    *r = (kp_record){.task = *t, .variant = variant, .entry = entry};
+    *r = (kp_record){
+        .task = *t, .variant = variant, .entry = entry, .weak = t->trigger != KP_NONE && p->events[t->trigger].weak};
     fill_buffers(s, &p->instances[t->instance], r->buffer);
-    for (uint32_t i = 0; i < t->n_waits && i < KP_RECORD_WAITS; i++) {
-        r->event[i] = p->waits[t->wait_first + i];
-        r->triggers[i] = p->events[r->event[i]].triggers;
-    }
+    fill_waits(p, t, r);
 }
 
 /* Records in the order of the queues: a controller reads its own one after the other. */
@@ -543,7 +555,8 @@ static keel_status send_request(cuda_session *s, const kp_request *given, keel_e
 static keel_status start(cuda_session *s, keel_error *err) {
     void *params[] = {&s->launch};
     memset(s->reports.host, 0, (size_t)s->p->workers * s->lanes * sizeof(lane_report));
-    CUDA_TRY(&s->d, "cuMemset", s->d.set_async(s->arena, 0, s->p->arena_bytes, s->stream)); /* monotonic scratch */
+    CUDA_TRY(&s->d, "cuMemset",
+             s->d.set_async(s->arena, 0, s->p->arena_bytes, s->stream)); /* monotonic scratch, tags */
     CUDA_TRY(&s->d, "cuMemset", s->d.set_async(s->events, 0, s->events_bytes, s->stream));
     CUDA_TRY(&s->d, "cuMemset", s->d.set_async(s->control, 0, sizeof(kp_control), s->stream));
     CUDA_TRY(&s->d, "cuStreamSynchronize", s->d.stream_wait(s->stream));

@@ -72,6 +72,9 @@ typedef struct op_desc {
     const char *partial_kind; /* the op that makes the summand when its weight is row-sharded: "linear" */
     bool grid_wide;    /* one task a worker, aux 0 … workers − 1; their consumers meet in a barrier of the op's */
     unsigned streamed; /* weight slots, a bit each, that stream in tiles where the arch has a ring for it */
+    /* Slots, a bit each, whose rows its GPU bodies can read and write as data that carry their epoch. */
+    unsigned tagged_in, tagged_out;
+    bool (*tags)(const void *params); /* can they with these parameters? NULL: with all */
     const char *collective; /* "AR", "RS", "AG", "EP": reads other ranks' tensors; NULL: works on its own rank */
     /* Parameters and scratch; which tasks; what one task touches. See plan/tiler.h. Pure. */
     keel_status (*params)(struct tiler *t, const graph *g, const graph_op *op, keel_error *err);

@@ -22,11 +22,12 @@ const arch_desc arch_table[] = {
      .row_pages = 24,
      .stage_bytes = 16 * 1024,
      .smem_bytes = 227 * 1024,
+     .tags = true,
      .workers = 132,
      .max_workers = 4096,
      .tile_rows = 16,
      .lanes = {1, 1, 4, 4, 1},
-     .registers = {64, 64, 128, 184, 128}},
+     .registers = {64, 64, 168, 168, 128}},
 };
 const unsigned arch_count = sizeof arch_table / sizeof *arch_table;
 

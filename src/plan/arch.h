@@ -15,6 +15,7 @@ typedef struct arch_desc {
     uint32_t row_pages;      /* … of one for several rows */
     uint32_t stage_bytes;    /* a stage of the ring that weights stream through; 0: they do not */
     uint32_t smem_bytes;     /* where there is such a ring: all that a worker has, slots and barriers included */
+    bool tags;               /* its bodies can read and write data that carry their epoch */
     uint32_t workers;        /* default worker count; 0 = ask the machine */
     uint32_t max_workers;    /* more are refused */
     uint32_t tile_rows;      /* output columns a linear task takes at least; a multiple of the matrix instruction's */

@@ -30,6 +30,7 @@ typedef struct placer {
     block *blocks;
     uint32_t n_blocks;
     uint8_t *symmetric; /* by graph tensor: read by other ranks */
+    uint8_t *tagged;    /* by graph tensor: its data carry their epoch */
     exchange *exchanges;
     uint32_t n_exchanges;
 } placer;
@@ -39,6 +40,7 @@ static uint64_t tensor_bytes(const plan *p, const plan_buffer *b) {
         uint64_t pages = ((uint64_t)p->max_seq + p->page_tokens - 1) / p->page_tokens;
         return pages * (uint64_t)b->dim[0] * p->page_tokens * (uint64_t)b->dim[1] * dtype_bytes(b->dtype);
     }
+    if (b->kind == BUFFER_TAGGED) return kp_tagged_bytes((uint64_t)b->dim[1]);
     uint64_t n = 1;
     for (int i = 0; i < b->rank; i++) n *= (uint64_t)b->dim[i];
     return n * dtype_bytes(b->dtype);
@@ -70,6 +72,7 @@ static keel_status add_tensor(placer *m, int id, buf *consts, keel_error *err) {
     if (!b->name || !b->key) return KEEL_NOMEM_AT(err, "plan: buffers");
     b->dtype = g->dtype == DTYPE_ACT ? m->t->env.arch->act_dtype : g->dtype;
     if (g->kind == TENSOR_ACTIVATION && m->symmetric[id]) b->kind = BUFFER_SYMMETRIC;
+    if (m->tagged[id]) b->kind = BUFFER_TAGGED;
     b->rows = g->dim[0] < 0 ? (int32_t)g->dim[0] : 0;
     b->shard = g->shard;
     b->shard_dim = g->shard_dim;
@@ -154,10 +157,12 @@ static bool may_follow_on_ranks(const placer *m, uint32_t tenant, uint32_t b) {
     return false;
 }
 
-/* Filled by the caller, or counting up through all iterations: shares with nothing. */
+/* Filled by the caller, or counting up through all iterations, or carrying tags that no other data may look like:
+ * shares with nothing. */
 static bool keeps_bytes(const placer *m, uint32_t b) {
     uint32_t first = m->t->n_scratches ? m->scratch_buffer[0] : KP_NONE;
-    return m->p->buffers[b].external || (b >= first && m->t->scratches[b - first].monotonic);
+    return m->p->buffers[b].external || m->p->buffers[b].kind == BUFFER_TAGGED ||
+           (b >= first && m->t->scratches[b - first].monotonic);
 }
 
 static void place_buffer(placer *m, uint32_t b, bool no_reuse) {
@@ -241,6 +246,7 @@ static keel_status make_buffers(placer *m, bool no_reuse, buf *consts, keel_erro
     plan *p = m->p;
     const graph *g = m->t->g;
     find_exchanges(m);
+    plan_find_tagged(m->t, m->p, m->tagged);
     for (int id = 1; id <= g->n_tensors; id++) KEEL_TRY(add_tensor(m, id, consts, err));
     KEEL_TRY(add_scratches(m, err));
     KEEL_TRY(bind_instances(m, err));
@@ -265,15 +271,16 @@ keel_status plan_make_buffers(const tiler *t, plan *p, const phase_sets *full, b
     m.accessors = mem_calloc(most * full->words, sizeof *m.accessors);
     m.blocks = mem_calloc(most, sizeof *m.blocks);
     m.symmetric = mem_calloc(most, 1);
+    m.tagged = mem_calloc(most, 1);
     m.exchanges = mem_calloc(most, sizeof *m.exchanges);
     buf consts = {0};
-    keel_status s =
-        p->buffers && m.of_tensor && m.scratch_buffer && m.accessors && m.blocks && m.symmetric && m.exchanges
-            ? KEEL_OK
-            : KEEL_NOMEM_AT(err, "plan: buffers");
+    keel_status s = p->buffers && m.of_tensor && m.scratch_buffer && m.accessors && m.blocks && m.symmetric &&
+                            m.tagged && m.exchanges
+                        ? KEEL_OK
+                        : KEEL_NOMEM_AT(err, "plan: buffers");
     if (s == KEEL_OK) s = make_buffers(&m, no_reuse, &consts, err);
     buf_free(&consts);
     mem_free(m.of_tensor), mem_free(m.scratch_buffer), mem_free(m.accessors), mem_free(m.blocks);
-    mem_free(m.symmetric), mem_free(m.exchanges);
+    mem_free(m.symmetric), mem_free(m.tagged), mem_free(m.exchanges);
     return s;
 }

@@ -100,8 +100,9 @@ static kp_u32 staged_rows(const tiler *t, uint64_t row_bytes, uint64_t column_by
     return (kp_u32)(rows < env->m_max ? rows : env->m_max);
 }
 
-uint32_t columns_x_pitch(const arch_desc *arch, uint64_t k) {
-    return (uint32_t)(arch->stage_bytes ? (k + 15) / 16 * 16 + 8 : k);
+uint32_t columns_x_pitch(const tile_env *env, uint64_t k) {
+    if (!env->arch->stage_bytes) return (uint32_t)k;
+    return (uint32_t)((k + 15) / 16 * 16 + (env->m_max > 1 ? 8 : 0)); /* rows apart lie in other banks */
 }
 
 keel_status columns_matmul_params(tiler *t, const graph *g, const graph_op *op, keel_error *err) {
@@ -121,13 +122,15 @@ keel_status columns_matmul_fill(const tiler *t, const graph *g, const graph_op *
     KEEL_TRY(columns_weight_dtype(t, g, op, bias, &p->bias_dtype, err));
     KEEL_TRY(columns_scale(t, g, op, matrix, &p->scale, &p->scale_dtype, err));
     p->parts = arch->stage_bytes ? arch->lanes[KP_CONSUMER] : 1;
-    p->x_pitch = columns_x_pitch(arch, p->k);
+    p->x_pitch = columns_x_pitch(tiler_env(t), p->k);
     uint64_t act = dtype_bytes(tiler_dtype(t, op->in[0]));
     uint64_t column = kp_matmul_y_bytes(p, tiler_env(t)->m_max) + residual_column_bytes(t, act, op->in[1]);
     p->x_rows = staged_rows(t, p->x_pitch * act, column);
     if (!arch->stage_bytes && p->x_rows < tiler_env(t)->m_max) p->x_rows = 0;
     return KEEL_OK;
 }
+
+bool columns_matmul_tags(const void *params) { return ((const kp_matmul *)params)->x_rows > 0; }
 
 void columns_matmul_tile(tiler *t, const graph *g, const graph_op *op) {
     (void)g;

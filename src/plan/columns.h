@@ -35,9 +35,11 @@ void columns_pair_tile(tiler *t, const graph *g, const graph_op *op);
 void columns_pair_task(tiler *t, const graph *g, const graph_op *op, const op_task *k, uint64_t flops);
 /* From whole rows of input 0, by weight 0 and, where bound, weight 1: kp_matmul and its regions (device/columns.h).
  * residual: a tensor of the output's shape of which each task reads its columns, 0 without. */
+/* op_desc.tags of products: x comes into SMEM. params: kp_matmul */
+bool columns_matmul_tags(const void *params);
 keel_status columns_matmul_params(tiler *t, const graph *g, const graph_op *op, keel_error *err);
 /* Elements from one row of x to the next where it is staged. */
-uint32_t columns_x_pitch(const arch_desc *arch, uint64_t k);
+uint32_t columns_x_pitch(const tile_env *env, uint64_t k);
 /* The same into *p, of the matrix in weight slot `matrix` and the bias in slot `bias`. */
 keel_status columns_matmul_fill(const tiler *t, const graph *g, const graph_op *op, int matrix, int bias, kp_matmul *p,
                                 keel_error *err);

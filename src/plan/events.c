@@ -39,6 +39,7 @@ typedef struct maker {
     need *needs;
     uint32_t n_needs, cap_needs;
     uint8_t *on_ranks; /* by phase: tasks of other ranks wait for it */
+    uint8_t *weak;     /* by phase: its tasks write tagged data alone, which its events do not order */
     uint32_t step_phase;
 } maker;
 
@@ -209,6 +210,7 @@ static keel_status make_full(maker *m, phase_sets *full) {
         done_q[q / 64] |= 1ull << (q % 64);
         for (uint32_t i = 0; i < m->n_deps[q]; i++) {
             const dep *d = &m->deps[q][i];
+            if (m->weak[d->phase]) continue;
             if (d->reach == m->p->phases[d->phase].n_tasks) set_union(done_q, done + (size_t)d->phase * words, words);
             if (d->tasks != m->p->phases[q].n_tasks) continue;
             set_union(full_q, full->bits + (size_t)d->phase * words, words);
@@ -226,7 +228,8 @@ static void mark_implied(maker *m, const phase_sets *full) {
             dep *d = &m->deps[q][i];
             for (uint32_t j = 0; j < m->n_deps[q] && !d->implied && !d->ranks; j++) {
                 const dep *r = &m->deps[q][j];
-                d->implied = j != i && r->tasks == m->p->phases[q].n_tasks && phase_set_has(full, r->phase, d->phase);
+                d->implied = j != i && !m->weak[d->phase] && !m->weak[r->phase] &&
+                             r->tasks == m->p->phases[q].n_tasks && phase_set_has(full, r->phase, d->phase);
             }
         }
     }
@@ -286,6 +289,7 @@ static keel_status fill_events(maker *m, const uint32_t *event_of) {
         plan_event *e = &p->events[event_of[i]];
         e->phase = m->task_phase[i];
         e->ranks = m->on_ranks[e->phase] != 0;
+        e->weak = m->weak[e->phase];
         e->triggers += e->ranks ? p->tp : 1;
     }
     return KEEL_OK;
@@ -334,7 +338,8 @@ static keel_status maker_open(maker *m) {
     m->deps = mem_calloc(p->n_phases, sizeof *m->deps);
     m->n_deps = mem_calloc(p->n_phases, 1);
     m->on_ranks = mem_calloc(p->n_phases, 1);
-    if (!m->write_first || !m->writes || !m->task_phase || !m->deps || !m->n_deps || !m->on_ranks)
+    m->weak = mem_calloc(p->n_phases, 1);
+    if (!m->write_first || !m->writes || !m->task_phase || !m->deps || !m->n_deps || !m->on_ranks || !m->weak)
         return KEEL_NOMEM_AT(m->err, "plan: events");
     m->step_phase = KP_NONE;
     for (uint32_t q = 0; q < p->n_phases; q++) {
@@ -342,6 +347,23 @@ static keel_status maker_open(maker *m) {
         if (op->n_out && graph_tensor_at(m->t->g, op->out[0])->kind == TENSOR_STEP) m->step_phase = q;
         for (uint32_t i = 0; i < p->phases[q].n_tasks; i++) m->task_phase[p->phases[q].first_task + i] = q;
     }
+    return KEEL_OK;
+}
+
+/* An edge from a weak phase holds by its data, and says nothing of anything else. */
+static keel_status find_weak(maker *m) {
+    uint8_t *tagged = mem_calloc((size_t)m->t->g->n_tensors + 1, 1),
+            *unread = mem_calloc((size_t)m->t->n_scratches + 1, 1);
+    if (!tagged || !unread) return KEEL_NOMEM_AT(m->err, "plan: events");
+    plan_find_tagged(m->t, m->p, tagged);
+    plan_find_unread(m->t, unread);
+    for (uint32_t q = 0; q < m->p->n_phases; q++) {
+        const plan_phase *ph = &m->p->phases[q];
+        m->weak[q] = 1;
+        for (uint32_t i = 0; i < ph->n_tasks && m->weak[q]; i++)
+            m->weak[q] = plan_writes_tagged(m->t, tagged, unread, ph->first_task + i);
+    }
+    mem_free(tagged), mem_free(unread);
     return KEEL_OK;
 }
 
@@ -354,6 +376,7 @@ keel_status plan_make_events(tiler *t, plan *p, phase_sets *full, keel_error *er
     if (s == KEEL_OK && (!full->bits || !event_of)) s = KEEL_NOMEM_AT(err, "plan: events");
     if (s == KEEL_OK) s = index_writes(&m);
     if (s == KEEL_OK) s = collect_needs(&m);
+    if (s == KEEL_OK) s = find_weak(&m);
     if (s == KEEL_OK) s = make_full(&m, full);
     if (s == KEEL_OK) {
         mark_implied(&m, full);
@@ -362,6 +385,6 @@ keel_status plan_make_events(tiler *t, plan *p, phase_sets *full, keel_error *er
     if (s == KEEL_OK) s = fill_events(&m, event_of);
     if (s == KEEL_OK) s = fill_waits(&m, event_of);
     mem_free(event_of), mem_free(m.write_first), mem_free(m.writes), mem_free(m.task_phase);
-    mem_free(m.deps), mem_free(m.n_deps), mem_free(m.needs), mem_free(m.on_ranks);
+    mem_free(m.deps), mem_free(m.n_deps), mem_free(m.needs), mem_free(m.on_ranks), mem_free(m.weak);
     return s;
 }

@@ -26,6 +26,7 @@ typedef bool (*mutate_fn)(mutation *m);
     X("add-trigger", mutate_add_trigger, "a task without an event triggers one")                                       \
     X("trigger-count", mutate_trigger_count, "an event counts one trigger more or less")                               \
     X("event-phase", mutate_event_phase, "an event names another phase (a label: harmless)")                           \
+    X("event-weak", mutate_event_weak, "the additions to an event no longer order what its tasks wrote")               \
     X("swap-tasks", mutate_swap_tasks, "two tasks of a queue change places")                                           \
     X("swap-workers", mutate_swap_workers, "two tasks of different queues change places")                              \
     X("move-task", mutate_move_task, "a task goes to a place in another queue")                                        \

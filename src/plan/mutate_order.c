@@ -130,6 +130,13 @@ bool mutate_trigger_count(mutation *m) {
     return mutate_say(m, "event %u: triggers %u -> %u", event, was, e->triggers);
 }
 
+bool mutate_event_weak(mutation *m) {
+    if (!m->p->n_events) return false;
+    uint32_t event = mutate_draw(m, m->p->n_events);
+    m->p->events[event].weak = !m->p->events[event].weak;
+    return mutate_say(m, "event %u: %s", event, m->p->events[event].weak ? "weak" : "no longer weak");
+}
+
 bool mutate_event_phase(mutation *m) {
     if (!m->p->n_events || m->p->n_phases < 2) return false;
     uint32_t event = mutate_draw(m, m->p->n_events), was = m->p->events[event].phase;

@@ -43,7 +43,7 @@ bool norm_columns_fit(const tile_env *env, const graph *g, const graph_op *op, b
     int matrices = matrices_of(op, paired);
     uint64_t k = (uint64_t)graph_tensor_at(g, op->weight[0])->dim[0];
     kp_matmul p = {.x_rows = env->m_max, .parts = parts_of(env->arch, paired)};
-    p.x_pitch = columns_x_pitch(env->arch, k);
+    p.x_pitch = columns_x_pitch(env, k);
     uint64_t x_bytes = kp_matmul_x_bytes(&p, (kp_u32)dtype_bytes(env->arch->act_dtype));
     return same_types(g, op, 1, matrices) && same_types(g, op, 1 + matrices, matrices) &&
            same_types(g, op, 1 + 2 * matrices, matrices) &&

@@ -5,6 +5,7 @@
 #define KEEL_PLAN_PLAN_H
 
 #include "core/buf.h"
+#include "device/tagged.h"
 #include "device/task.h"
 #include "graph/graph.h"
 #include "plan/arch.h"
@@ -16,13 +17,14 @@ typedef enum buffer_kind {
     BUFFER_CACHE,      /* KV pages, kept over iterations and launches */
     BUFFER_STEP,       /* the step record */
     BUFFER_SCRATCH,    /* between the phases of one op; in the activation arena */
-    BUFFER_SYMMETRIC,  /* an activation that other ranks read: `offset` into the symmetric arena, alike on all ranks */
+    BUFFER_TAGGED, /* an activation whose vectors carry their epoch (device/tagged.h); in the activation arena, alone */
+    BUFFER_SYMMETRIC, /* an activation that other ranks read: `offset` into the symmetric arena, alike on all ranks */
     BUFFER_KINDS
 } buffer_kind;
 const char *buffer_kind_name(buffer_kind k);
 /* Does its offset point into an arena (the symmetric one where it is symmetric)? */
 static inline bool buffer_placed(buffer_kind k) {
-    return k == BUFFER_ACTIVATION || k == BUFFER_SCRATCH || k == BUFFER_SYMMETRIC;
+    return k == BUFFER_ACTIVATION || k == BUFFER_SCRATCH || k == BUFFER_SYMMETRIC || k == BUFFER_TAGGED;
 }
 
 /* "loader"; "?" for a number that is no role. */
@@ -61,6 +63,7 @@ typedef struct plan_event {
     uint32_t triggers; /* additions an iteration */
     uint32_t phase;    /* whose tasks trigger it */
     bool ranks;        /* its tasks trigger it on every rank: triggers counts all ranks' additions */
+    bool weak;         /* its tasks write tagged buffers alone: the additions need not order them */
 } plan_event;
 
 /* Costs of a task for one live row. */

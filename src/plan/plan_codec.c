@@ -249,6 +249,7 @@ void plan_io_event(codec *c, void *record) {
     io_u32(c, &e->triggers);
     io_u32(c, &e->phase);
     io_bool(c, &e->ranks);
+    io_bool(c, &e->weak);
 }
 
 void plan_io_task(codec *c, void *record) {

@@ -37,7 +37,7 @@ static const section sections[SECTIONS] = {
     {ARRAY("bodies", plan_io_body, 8, bodies, n_bodies), 0, false},
     {ARRAY("phases", plan_io_phase, 16, phases, n_phases), 0, false},
     {ARRAY("buffers", plan_io_buffer, 92, buffers, n_buffers), 0, false},
-    {ARRAY("events", plan_io_event, 12, events, n_events), 0, false},
+    {ARRAY("events", plan_io_event, 16, events, n_events), 0, false},
     {ARRAY("waits", plan_io_index, 4, waits, n_waits), 0, false},
     {ARRAY("tasks", plan_io_task, 72, tasks, n_tasks), 0, false},
     {ARRAY("queue", plan_io_index, 4, queue, n_tasks), 0, true},

@@ -184,6 +184,10 @@ static bool shape_bytes(const plan *p, const plan_buffer *b, uint64_t *bytes) {
         if (b->rank != 2 || __builtin_mul_overflow(n, tokens, &n)) return false;
     }
     if (b->kind == BUFFER_STEP) n = sizeof(kp_step);
+    if (b->kind == BUFFER_TAGGED) {
+        if (b->rank != 2 || b->dim[0] != 1 || b->dim[1] % KP_TAGGED_COLS || b->dtype != DTYPE_BF16) return false;
+        n = kp_tagged_bytes((uint64_t)b->dim[1]);
+    }
     *bytes = n;
     return n <= size_max;
 }
@@ -207,7 +211,7 @@ static keel_status check_buffer(const checker *c, uint32_t i) {
             (unsigned long long)b->offset, (unsigned long long)want, (unsigned long long)room, BUFFER_ALIGN);
     }
     if (b->external && b->kind != BUFFER_ACTIVATION) BAD(c, i, "%s: only an activation can be external", b->name);
-    bool rows = b->kind == BUFFER_ACTIVATION || b->kind == BUFFER_SYMMETRIC;
+    bool rows = b->kind == BUFFER_ACTIVATION || b->kind == BUFFER_SYMMETRIC || b->kind == BUFFER_TAGGED;
     if (b->rows && (!rows || b->rows < GRAPH_M_LOGIT || b->rows > GRAPH_M || b->dim[0] != p->m_max))
         BAD(c, i, "%s: row space %d", b->name, b->rows);
     if (b->shard_dim < 0 || b->shard_dim >= b->rank || (b->kind != BUFFER_WEIGHT && (b->shard || b->shard_dim)))

@@ -158,7 +158,8 @@ static void put_events(buf *b, const plan *p) {
         key_number(b, ",\"triggers\":", p->events[e].triggers);
         key_string(b, ",\"instance\":", n->name);
         key_string(b, ",\"phase\":", n->op->phases[h->phase].name);
-        buf_str(b, p->events[e].ranks ? ",\"ranks\":true}" : "}");
+        buf_str(b, p->events[e].ranks ? ",\"ranks\":true" : "");
+        buf_str(b, p->events[e].weak ? ",\"weak\":true}" : "}");
     }
 }
 

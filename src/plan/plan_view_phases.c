@@ -55,7 +55,7 @@ static bool same_event(const phase_view *v, uint32_t a, uint32_t q, uint32_t b, 
     if (a == b) return true;
     if (a == KP_NONE || b == KP_NONE) return false;
     const plan_event *x = &v->p->events[a], *y = &v->p->events[b];
-    return x->triggers == y->triggers && x->ranks == y->ranks && v->ordinal[a] == v->ordinal[b] &&
+    return x->triggers == y->triggers && x->ranks == y->ranks && x->weak == y->weak && v->ordinal[a] == v->ordinal[b] &&
            (int64_t)q - x->phase == (int64_t)r - y->phase;
 }
 

@@ -7,8 +7,8 @@
 #include "plan/lower.h"
 
 const char *buffer_kind_name(buffer_kind k) {
-    static const char *const names[BUFFER_KINDS] = {"activation", "weight",  "const",    "cache",
-                                                    "step",       "scratch", "symmetric"};
+    static const char *const names[BUFFER_KINDS] = {"activation", "weight",  "const",  "cache",
+                                                    "step",       "scratch", "tagged", "symmetric"};
     return k < BUFFER_KINDS ? names[k] : "?";
 }
 
@@ -28,6 +28,22 @@ void plan_close(plan *p) {
     mem_free(p);
 }
 
+/* Where weights stream, pages are few, so that the ring is long; but a row of x must fit beside its tile. */
+static uint32_t pages_of(const graph *g, const arch_desc *arch, uint32_t m_max) {
+    if (!arch->stage_bytes) return arch->n_pages;
+    uint64_t pages = m_max == 1 ? arch->few_pages : arch->row_pages;
+    for (int i = 0; i < g->n_ops && m_max == 1; i++) {
+        const graph_op *op = &g->ops[i];
+        for (int k = 0; k < op->n_weights; k++) {
+            if (op->weight[k] <= 0 || !(op->desc->streamed >> k & 1)) continue;
+            uint64_t row = (uint64_t)graph_tensor_at(g, op->weight[k])->dim[1] * dtype_bytes(arch->act_dtype) + 64;
+            uint64_t need = (row + arch->page_bytes - 1) / arch->page_bytes + 1;
+            if (need > pages) pages = need;
+        }
+    }
+    return pages < arch->n_pages ? (uint32_t)pages : arch->n_pages;
+}
+
 static keel_status plan_header(plan *p, const graph *g, const plan_options *o, keel_error *err) {
     const arch_desc *arch = arch_find(o->arch ? o->arch : "cpu");
     if (!arch) {
@@ -43,7 +59,7 @@ static keel_status plan_header(plan *p, const graph *g, const plan_options *o, k
         o->max_seq ? o->max_seq : (uint32_t)(g->max_position > 0 && g->max_position < 4096 ? g->max_position : 4096);
     p->kv_splits = o->kv_splits;
     p->page_bytes = arch->page_bytes;
-    p->n_pages = !arch->stage_bytes ? arch->n_pages : p->m_max == 1 ? arch->few_pages : arch->row_pages;
+    p->n_pages = pages_of(g, arch, p->m_max);
     p->architecture = arena_strdup(&p->arena, g->architecture ? g->architecture : "");
     p->layer_first = (uint32_t)g->layer_first;
     p->n_layers = (uint32_t)g->n_layers;

@@ -46,6 +46,7 @@ static bool prove_static(prover *v) {
     prove_same_plans(v);
     if (v->reasons) return false; /* what ranks read of each other has no meaning then */
     prove_events(v);
+    prove_tagged(v);
     prove_grids(v);
     bool data = prove_data(v);
     return prove_smem(v) && data && !v->nomem;
@@ -65,7 +66,9 @@ static void count_all(const prover *v, proof *found) {
         const prove_tensor *t = &v->tensors[i];
         const prove_rank *k = &v->ranks[t->rank];
         const plan_buffer *b = prove_buffer(v, t);
-        if (!b || !t->n_writes || (b->kind != BUFFER_ACTIVATION && b->kind != BUFFER_SYMMETRIC)) continue;
+        if (!b || !t->n_writes ||
+            (b->kind != BUFFER_ACTIVATION && b->kind != BUFFER_SYMMETRIC && b->kind != BUFFER_TAGGED))
+            continue;
         bool read = t->buffer == k->p->logits;
         for (uint32_t i_op = 0; i_op < k->p->n_instances && !read; i_op++) {
             const graph_op *op = &k->g->ops[i_op];

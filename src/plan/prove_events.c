@@ -18,7 +18,8 @@ static void number_events(prover *v) {
                 continue;
             }
             k->event[e] = v->n_events;
-            v->events[v->n_events++] = (prove_event){.rank = r, .event = e, .waiters = KP_NONE};
+            v->events[v->n_events++] =
+                (prove_event){.rank = r, .event = e, .weak = k->p->events[e].weak, .waiters = KP_NONE};
         }
     }
 }

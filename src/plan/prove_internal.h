@@ -66,6 +66,7 @@ typedef struct prove_event {
     uint32_t waits_left; /* waits that have still to see it */
     uint32_t waiters;    /* first worker that stands before it; KP_NONE */
     uint32_t tasks;
+    bool weak; /* orders nothing but data that carry their epoch */
     uint32_t *clock;
 } prove_event;
 
@@ -153,6 +154,8 @@ void prove_same_job(prover *v);
 void prove_same_plans(prover *v);
 
 void prove_events(prover *v);
+/* Buffers whose data carry their epoch, and the events that need not order them. */
+void prove_tagged(prover *v);
 /* False: the order cannot be told, or what hangs on it. */
 bool prove_smem(prover *v);
 bool prove_data(prover *v);

@@ -58,6 +58,7 @@ static prove_grid *grid_of(prover *v, uint32_t rank, const kp_task *k) {
 /* What a launcher knows that is past this event. A wait that an earlier wait of this queue repeats adds nothing. */
 static void see_event(prover *v, prove_worker *w, uint32_t event) {
     prove_event *e = &v->events[event];
+    if (e->weak) return; /* nothing but that its tagged data will come */
     bool known = false;
     for (int i = 0; i < PROVE_JOINED; i++) known = known || w->joined[i] == event + 1;
     if (!known && e->clock) {
@@ -134,8 +135,8 @@ static bool start_next(prover *v, uint32_t at) {
 
 static void trigger(prover *v, uint32_t at, uint32_t event, const uint32_t *clock, uint32_t done) {
     prove_event *e = &v->events[event];
-    if (e->waits_left && !e->clock) e->clock = take_clock(v);
-    if (e->waits_left && !v->nomem) {
+    if (e->waits_left && !e->weak && !e->clock) e->clock = take_clock(v);
+    if (e->waits_left && !e->weak && !v->nomem) {
         join(e->clock, clock, v->n_workers);
         if (e->clock[at] < done) e->clock[at] = done;
     }

@@ -35,15 +35,23 @@ static void ask_probe(prover *v, uint32_t tensor, uint32_t worker, uint32_t plac
         (prove_probe){.tensor = tensor, .worker = worker, .place = place, .task = KP_NONE, .other = other};
 }
 
+/* Why a buffer shares with nothing; NULL: it may. */
+static const char *whole_bytes(const plan_buffer *b, const prove_tensor *t) {
+    return b->external                ? "the caller's"
+           : t->monotonic             ? "monotonic scratch"
+           : b->kind == BUFFER_TAGGED ? "tagged"
+                                      : NULL;
+}
+
 static void check_pair(prover *v, const tenant *x, const tenant *y) {
     const prove_tensor *a = &v->tensors[x->tensor], *b = &v->tensors[y->tensor];
     const plan_buffer *p = prove_buffer(v, a), *q = prove_buffer(v, b);
     v->checks++;
-    if (p->external || q->external || a->monotonic || b->monotonic) {
-        bool first = p->external || a->monotonic;
+    const char *alone = whole_bytes(p, a);
+    if (alone || whole_bytes(q, b)) {
         prove_reason(v, "%s and %s share bytes from %llu on; %s is %s and shares with nothing", tenant_text(v, x).text,
                      tenant_text(v, y).text, (unsigned long long)(x->from > y->from ? x->from : y->from),
-                     first ? a->name : b->name, p->external || q->external ? "the caller's" : "monotonic scratch");
+                     alone ? a->name : b->name, alone ? alone : whole_bytes(q, b));
         return;
     }
     for (uint32_t i = 0; i < a->n_workers; i++) {
@@ -80,7 +88,7 @@ static uint32_t find_tenants(const prover *v, uint32_t rank, bool symmetric, ten
     for (uint32_t i = 1; i < r->n_tensors; i++) {
         const prove_tensor *t = &v->tensors[r->first_tensor + i];
         const plan_buffer *b = prove_buffer(v, t);
-        bool keeps = b->external || t->monotonic;
+        bool keeps = whole_bytes(b, t) != NULL;
         if (!buffer_placed(b->kind) || (b->kind == BUFFER_SYMMETRIC) != symmetric || !b->bytes) continue;
         if (t->first_use == KP_NONE && !keeps) continue;
         list[n++] = (tenant){b->offset, b->offset + b->bytes, r->first_tensor + i, t->first_use};

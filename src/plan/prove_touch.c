@@ -88,6 +88,22 @@ static void check_read(const toucher *c, prove_tensor *t, const access *a) {
     }
 }
 
+/* Tagged data are waited for by themselves; the plan must say so, or this wait would stand in no cycle. */
+static void check_tagged(const toucher *c, prove_tensor *t, const access *a) {
+    const plan *p = c->v->ranks[c->rank].p;
+    const kp_task *k = &p->tasks[c->task];
+    for (uint32_t i = first_write(t, a->lo); i < t->n_writes && t->writes[i].lo < a->hi && !t->told; i++) {
+        uint32_t writer = t->writes[i].task;
+        bool waits = writer == c->task || knows(c, t->rank, writer);
+        for (uint32_t w = 0; w < k->n_waits && !waits; w++)
+            waits = p->waits[k->wait_first + w] == p->tasks[writer].trigger;
+        c->v->checks++;
+        if (waits) continue;
+        t->told = true;
+        tell_race(c, t, "reads", a->lo, a->hi, t->rank, writer, "writes");
+    }
+}
+
 static bool started(const prover *v, uint32_t rank, uint32_t task) {
     const prove_rank *r = &v->ranks[rank];
     return v->workers[r->worker[task]].started > r->place[task];
@@ -170,6 +186,8 @@ static void touch(const toucher *c, uint32_t tensor, const access *a) {
             check_cache_write(c, t, a);
         else
             check_cache_read(c, t, a);
+    } else if (kind == BUFFER_TAGGED && !a->write) {
+        check_tagged(c, t, a);
     } else if (!a->write && !a->count && t->n_writes) {
         check_read(c, t, a);
     }

@@ -90,6 +90,12 @@ static inline bool phase_set_has(const phase_sets *s, uint32_t p, uint32_t q) {
 keel_status plan_tile(tiler *t, plan *p, keel_error *err);
 /* Events, waits and triggers from accesses; fills full (freed by the caller with mem_free(full->bits)). */
 keel_status plan_make_events(tiler *t, plan *p, phase_sets *full, keel_error *err);
+/* Which graph tensors' data shall carry their epoch: tagged[id] = 1. */
+void plan_find_tagged(const tiler *t, const plan *p, uint8_t *tagged);
+/* Which scratches no task reads: unread[i] = 1. */
+void plan_find_unread(const tiler *t, uint8_t *unread);
+/* Of a task's accesses: does it write, for others to read in this iteration, nothing but tagged buffers? */
+bool plan_writes_tagged(const tiler *t, const uint8_t *tagged, const uint8_t *unread, uint32_t task);
 /* Queues: tasks in phase order, dealt over the workers. */
 keel_status plan_make_queues(plan *p, keel_error *err);
 /* SMEM pages along each queue. */

@@ -75,6 +75,7 @@ KP_FN kp_u64 kx_emu_meet(enum emu_meet_kind kind, kp_u64 value, kp_u32 arg, cons
     emu->meet(kind, &deal);
     return deal.value;
 }
+KP_FN kp_u32 kx_clz(kp_u32 v) { return v ? (kp_u32)__builtin_clz(v) : 32; }
 KP_FN kp_u32 kx_bits_of_f32(float v) {
     kp_u32 r;
     __builtin_memcpy(&r, &v, 4);
@@ -169,6 +170,7 @@ KP_FN kp_u32 kx_ld32(const void *p) { return kx_emu_poll<kp_u32>(p, EMU_GLOBAL);
 KP_FN float kx_ld_f32(const float *p) { return kx_emu_load<float>(p, EMU_GLOBAL); }
 KP_FN kp_u64 kx_ld64(const kp_u64 *p) { return kx_emu_poll<kp_u64>(p, EMU_GLOBAL); }
 KP_FN kx_vec kx_ld128(const void *p) { return kx_emu_poll<kx_vec>(p, EMU_GLOBAL); }
+KP_FN kx_vec kx_ld128_whole(const void *p) { return kx_ld128(p); }
 KP_FN kx_vec kx_ld128_const(const void *p) { return kx_emu_load<kx_vec>(p, EMU_GLOBAL); }
 KP_FN kx_vec kx_ld128_shared(const void *p) { return kx_emu_load<kx_vec>(p, EMU_SHARED); }
 KP_FN void kx_st128_shared(void *p, kx_vec v) { kx_emu_store(p, v, EMU_SHARED); }
@@ -180,6 +182,7 @@ KP_FN void kx_st128_relaxed(void *p, kx_vec v) {
     kx_emu_store(p, v, EMU_GLOBAL, EMU_ATOMIC_WRITE);
     emu->signal(p, sizeof v);
 }
+KP_FN void kx_st128_whole(void *p, kx_vec v) { kx_st128_relaxed(p, v); }
 KP_FN kp_u32 kx_ld_volatile(const kp_u32 *p) { return kx_emu_poll<kp_u32>(p, EMU_ANY); }
 
 /* ---- order --------------------------------------------------------------------------------------- */
@@ -193,6 +196,7 @@ KP_FN void kx_st_release64(kp_u64 *p, kp_u64 v) { kx_emu_signal(p, v, EMU_ANY, E
 KP_FN void kx_st_release64_sys(kp_u64 *p, kp_u64 v) { kx_emu_signal(p, v, EMU_ANY, EMU_RELEASE); }
 KP_FN void kx_add_release(kp_u32 *p, kp_u32 v) { (void)kx_emu_add(p, v, EMU_RELEASE); }
 KP_FN kp_u32 kx_add_acq_rel(kp_u32 *p, kp_u32 v) { return kx_emu_add(p, v, EMU_ACQ_REL); }
+KP_FN void kx_add_relaxed(kp_u32 *p, kp_u32 v) { (void)kx_emu_add(p, v, EMU_RELAXED_STORE); }
 KP_FN void kx_fence_acq_rel(void) { emu->order(0, EMU_FENCE); }
 KP_FN void kx_fence_proxy_async(void) {}
 
