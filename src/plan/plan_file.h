@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "plan/plan.h"
 
-enum { PLAN_FILE_VERSION = 3 };
+enum { PLAN_FILE_VERSION = 4 };
 
 /* "FILE: section SECTION[INDEX]: what; plan again …". Without an index: PLAN_FILE_WHOLE. Returns status. */
 enum { PLAN_FILE_WHOLE = -1 };
