@@ -218,25 +218,26 @@ KD_BODY(attention, stream, LAUNCHER) {
  * so that weights go on as they are: Vᵀ is A, and a group of up to 8 heads fills the whole of C, elements × heads:
  * thread t has heads t % 4 × 2 and one more. */
 typedef struct kd_tiled_soft {
-    kd_vec q[KD_TILES];
     float acc[2][KD_TILES][4]; /* of heads 0 … 7, 8 … 15 */
     float most[2], sum[2];     /* of heads t / 4, t / 4 + 8; sum: of this thread's positions */
 } kd_tiled_soft;
 
 KP_FN int kd_tiled_halves(const attention_params *p) { return p->group > 8 ? 2 : 1; }
 
-KP_FN void kd_tiled_begin(const kp_ctx *c, const attention_params *p, kd_tiled_soft *s) {
+/* Tile t of q. From SMEM whenever it is wanted: kept, it would take a fifth of the registers. */
+KP_FN kd_vec kd_tiled_q(const kp_ctx *c, const attention_params *p, kp_u32 t) {
     kp_u32 row = kd_lane_thread() / 4, column = kd_lane_thread() % 4 * 2;
-    const kd_act *q = (const kd_act *)kb_region(c, ATTENTION_REGION_Q) + column;
+    const kd_act *q = (const kd_act *)kb_region(c, ATTENTION_REGION_Q) + column + t * ATTENTION_TILE;
     const kd_act *low = q + row * attention_q_pitch(p), *high = low + 8 * attention_q_pitch(p);
-#pragma unroll
-    for (kp_u32 t = 0; t < KD_TILES; t++) {
-        int there = t * ATTENTION_TILE < p->head_dim;
-        s->q[t].w[0] = there && row < p->group ? *(const kp_u32 *)(low + t * ATTENTION_TILE) : 0;
-        s->q[t].w[1] = there && row + 8 < p->group ? *(const kp_u32 *)(high + t * ATTENTION_TILE) : 0;
-        s->q[t].w[2] = there && row < p->group ? *(const kp_u32 *)(low + t * ATTENTION_TILE + 8) : 0;
-        s->q[t].w[3] = there && row + 8 < p->group ? *(const kp_u32 *)(high + t * ATTENTION_TILE + 8) : 0;
-    }
+    kd_vec v;
+    v.w[0] = row < p->group ? *(const kp_u32 *)low : 0;
+    v.w[1] = row + 8 < p->group ? *(const kp_u32 *)high : 0;
+    v.w[2] = row < p->group ? *(const kp_u32 *)(low + 8) : 0;
+    v.w[3] = row + 8 < p->group ? *(const kp_u32 *)(high + 8) : 0;
+    return v;
+}
+
+KP_FN void kd_tiled_begin(kd_tiled_soft *s) {
 #pragma unroll
     for (kp_u32 t = 0; t < KD_TILES; t++) {
 #pragma unroll
@@ -259,20 +260,21 @@ KP_FN void kd_tiled_fresh(const kp_ctx *c, const attention_params *p, kd_act *k,
 }
 
 /* score[i]: heads × positions 8 i … 8 i + 7 of the stage. */
-KP_FN void kd_tiled_scores(const attention_params *p, const kd_tiled_soft *s, const kd_act *k,
-                           float score[2 * KD_BLOCKS][4]) {
+KP_FN void kd_tiled_scores(const kp_ctx *c, const attention_params *p, const kd_act *k, float score[2 * KD_BLOCKS][4]) {
     const kd_act *mine = k + kd_lane_thread() * 8;
     kp_u32 tiles = p->head_dim / ATTENTION_TILE;
 #pragma unroll
     for (kp_u32 i = 0; i < 2 * KD_BLOCKS; i++) score[i][0] = score[i][1] = score[i][2] = score[i][3] = 0;
 #pragma unroll
     for (kp_u32 t = 0; t < KD_TILES; t++) {
+        if (t >= tiles) continue;
+        kd_vec q = kd_tiled_q(c, p, t);
 #pragma unroll
         for (kp_u32 b = 0; b < KD_BLOCKS; b++) {
-            if (t < tiles && b * ATTENTION_TILE < p->stage_tokens) {
+            if (b * ATTENTION_TILE < p->stage_tokens) {
                 kd_vec x = kx_ld128_shared(mine + (b * tiles + t) * ATTENTION_TILE_SIZE);
-                kx_mma_bf16(score[2 * b], s->q[t], x.w[0], x.w[1]);
-                kx_mma_bf16(score[2 * b + 1], s->q[t], x.w[2], x.w[3]);
+                kx_mma_bf16(score[2 * b], q, x.w[0], x.w[1]);
+                kx_mma_bf16(score[2 * b + 1], q, x.w[2], x.w[3]);
             }
         }
     }
@@ -541,7 +543,7 @@ KP_FN void kd_tiled_results(kp_ctx *c, const attention_params *p, const attentio
 KP_FN void kd_tiled_consume(kp_ctx *c, const attention_params *p, const attention_share *share) {
     kp_u32 k0 = c->stream, part = (c->lane + p->parts - k0 % p->parts) % p->parts;
     kd_tiled_soft s;
-    kd_tiled_begin(c, p, &s);
+    kd_tiled_begin(&s);
     KP_ROLLED
     for (kp_u32 i = part; i < share->stages; i += p->parts) {
         attention_stage g = attention_stage_at(p, share, i);
@@ -549,7 +551,7 @@ KP_FN void kd_tiled_consume(kp_ctx *c, const attention_params *p, const attentio
         if (!kd_take(c, k0 + i)) break; /* aborted: the others must not be left at the barrier */
         kd_act *k = (kd_act *)kd_stage(k0 + i), *v = k + p->stage_tokens * p->head_dim;
         if (g.fresh) kd_tiled_fresh(c, p, k, v, g.live - 1);
-        kd_tiled_scores(p, &s, k, score);
+        kd_tiled_scores(c, p, k, score);
 #pragma unroll
         for (int half = 0; half < kd_tiled_halves(p); half++) kd_tiled_soften(p, &s, half, g.live, score);
         kd_tiled_values(p, &s, v, g.live, score);
