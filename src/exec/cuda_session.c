@@ -41,7 +41,7 @@ struct cuda_session {
     uint8_t *use;    /* [n_buffers]: USE_ bits of weights */
     uint32_t *scale; /* [n_buffers]: the buffer of a weight's block scales; KP_NONE without */
     cu_ptr staging;
-    cu_ptr arena, events, control, state, step, request;
+    cu_ptr events, control, state, step, request;
     uint64_t events_bytes;
     kp_launch launch;
     uint32_t smem_bytes, ring_bytes, lanes, pages_per_seq;
@@ -349,8 +349,7 @@ static keel_status upload_tables(cuda_session *s, const places *at, keel_error *
 
 static void set_launch(cuda_session *s, const places *at) {
     cu_ptr base = s->base;
-    s->arena = base + at->arena, s->events = base + at->events, s->control = base + at->control,
-    s->state = base + at->state;
+    s->events = base + at->events, s->control = base + at->control, s->state = base + at->state;
     s->step = base + at->step, s->request = base + at->request, s->page_table = base + at->page_table;
     s->launch = (kp_launch){.n_workers = s->p->workers,
                             .records = address(base + at->records),
@@ -552,11 +551,20 @@ static keel_status send_request(cuda_session *s, const kp_request *given, keel_e
     return upload(s, s->state, &state, sizeof state, err);
 }
 
+/* Counts of an op's own, and the tags of an earlier launch. */
+static keel_status clear_old(cuda_session *s, keel_error *err) {
+    for (uint32_t i = 0; i < s->p->n_buffers; i++) {
+        const plan_buffer *b = &s->p->buffers[i];
+        if (b->kind == BUFFER_SCRATCH || b->kind == BUFFER_TAGGED)
+            CUDA_TRY(&s->d, "cuMemset", s->d.set_async(s->buffer[i], 0, b->bytes, s->stream));
+    }
+    return KEEL_OK;
+}
+
 static keel_status start(cuda_session *s, keel_error *err) {
     void *params[] = {&s->launch};
     memset(s->reports.host, 0, (size_t)s->p->workers * s->lanes * sizeof(lane_report));
-    CUDA_TRY(&s->d, "cuMemset",
-             s->d.set_async(s->arena, 0, s->p->arena_bytes, s->stream)); /* monotonic scratch, tags */
+    KEEL_TRY(clear_old(s, err));
     CUDA_TRY(&s->d, "cuMemset", s->d.set_async(s->events, 0, s->events_bytes, s->stream));
     CUDA_TRY(&s->d, "cuMemset", s->d.set_async(s->control, 0, sizeof(kp_control), s->stream));
     CUDA_TRY(&s->d, "cuStreamSynchronize", s->d.stream_wait(s->stream));

@@ -58,14 +58,14 @@ refused 2 'not a plan file' plan check text.plan
 refused 2 'none.plan' plan check none.plan
 python3 - <<'EOF'
 b = bytearray(open("a.plan", "rb").read())
-b[8] = 4
+b[8] += 1
 open("later.plan", "wb").write(b)
-b[8] = 3
+b[8] -= 1
 at = int.from_bytes(b[24 + 8:24 + 16], "little")  # the header's section
 b[at + 40] += 1  # n_layers
 open("layers.plan", "wb").write(b)
 EOF
-refused 2 'version 4' plan check later.plan
+refused 2 'version 5' plan check later.plan
 refused 1 '3 layers from 0 on; the ops are in layers 0 to 1' plan check layers.plan
 refused 1 '3 layers from 0 on; the ops are in layers 0 to 1' plan show layers.plan
 refused 2 'text.plan' plan show text.plan

@@ -109,9 +109,9 @@ static const struct breakage {
     oracle_verdict verdict, or_this;
     enum oracle_blindness unseen_without;
 } breakages[] = {
-    {"no waits", no_waits, QWEN_W2, ORACLE_RACE, ORACLE_UNWRITTEN, ORACLE_BLIND_TAGS},
+    {"no waits", no_waits, QWEN_W2, ORACLE_RACE, ORACLE_UNWRITTEN, ORACLE_BLIND_GLOBAL},
     {"no trigger", no_trigger, QWEN_W2, ORACLE_DEADLOCK, ORACLE_DEADLOCK, ORACLE_BLIND_STUCK},
-    {"events too early", early_events, QWEN_W2, ORACLE_RACE, ORACLE_UNWRITTEN, ORACLE_BLIND_GLOBAL},
+    {"events too early", early_events, QWEN_W2, ORACLE_RACE, ORACLE_UNWRITTEN, ORACLE_BLIND_TAGS},
     {"queue backwards", later_first, QWEN_W1, ORACLE_DEADLOCK, ORACLE_DEADLOCK, ORACLE_BLIND_STUCK},
     {"overwritten", overwritten, QWEN_W1, ORACLE_VALUE, ORACLE_VALUE, ORACLE_BLIND_TAGS},
     {"a tile too short", half_made, QWEN_W1, ORACLE_UNWRITTEN, ORACLE_VALUE, ORACLE_BLIND_TAGS},
@@ -119,7 +119,7 @@ static const struct breakage {
     {"region outside", outside, QWEN_W2, ORACLE_BOUNDS, ORACLE_BOUNDS, ORACLE_BLIND_BOUNDS},
     {"released early", released_early, WIDE_W1, ORACLE_SMEM, ORACLE_SMEM, ORACLE_BLIND_SMEM},
     {"planner's bug", planner_bug, QWEN_W2, ORACLE_RACE, ORACLE_UNWRITTEN, ORACLE_BLIND_GLOBAL},
-    {"a rank does not wait", rank_skips, QWEN_TP2, ORACLE_UNWRITTEN, ORACLE_RACE, ORACLE_BLIND_GLOBAL},
+    {"a rank does not wait", rank_skips, QWEN_TP2, ORACLE_UNWRITTEN, ORACLE_RACE, ORACLE_BLIND_TAGS},
     {"elsewhere on a rank", rank_elsewhere, QWEN_TP2, ORACLE_UNWRITTEN, ORACLE_VALUE, ORACLE_BLIND_TAGS},
 };
 

@@ -490,13 +490,13 @@ static void memory_may_fail_anywhere(void **state) {
     plan_close(p);
 }
 
-/* ---- the seeds of the fuzzer, which are also what version 3 looked like when it was new --------- */
+/* ---- the seeds of the fuzzer, which are also what version 4 looked like when it was new --------- */
 
 static void seed_path(int i, char path[1024]) {
     snprintf(path, 1024, "%s/tests/fuzz/corpus/plan/toy-%d", KEEL_SOURCE_DIR, i);
 }
 
-static void files_of_version_3_are_read(void **state) {
+static void files_of_version_4_are_read(void **state) {
     (void)state;
     for (int i = 0; i < TOY_SEEDS; i++) {
         char path[1024], *bytes;
@@ -518,7 +518,7 @@ static void files_of_version_1_are_refused(void **state) {
     if (file_read(KEEL_SOURCE_DIR "/tests/fuzz/corpus/plan/version-1", 1 << 20, &bytes, &n, &err) != KEEL_OK)
         fail_msg("%s", err.detail);
     assert_int_equal(try_bytes((const uint8_t *)bytes, n, &err), KEEL_UNSUPPORTED);
-    assert_non_null(strstr(err.detail, "version 1; this build reads version 3; make the plan again"));
+    assert_non_null(strstr(err.detail, "version 1; this build reads version 4; make the plan again"));
     keel_free(bytes);
 }
 
@@ -547,7 +547,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_graph_stands_in_the_plan),   cmocka_unit_test(every_truncation_is_refused),
         cmocka_unit_test(every_damaged_byte_is_met),      cmocka_unit_test(wrong_plans_are_refused_by_name),
         cmocka_unit_test(other_files_are_refused),        cmocka_unit_test(a_plan_has_one_file),
-        cmocka_unit_test(memory_may_fail_anywhere),       cmocka_unit_test(files_of_version_3_are_read),
+        cmocka_unit_test(memory_may_fail_anywhere),       cmocka_unit_test(files_of_version_4_are_read),
         cmocka_unit_test(files_of_version_1_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
