@@ -33,22 +33,35 @@ static void keep_log(const cuda_nvrtc *n, void *program, buf *log) {
     mem_free(text);
 }
 
-static keel_status compile(const cuda_nvrtc *n, const cubin_origin *origin, buf *cubin, buf *log, keel_error *err) {
-    enum { MOST = 256 };
+/* The program compiled, or why not. Newer compilers keep what they made in the driver's cache, and then say nothing of
+ * registers: told not to; older ones do not know the word. */
+static int run_compiler(const cuda_nvrtc *n, const cubin_origin *origin, void **program) {
+    enum { MOST = 256, INVALID_OPTION = 5 };
     char arch[64];
-    const char *options[1 + FLAGS] = {arch};
+    const char *options[2 + FLAGS] = {arch};
     snprintf(arch, sizeof arch, "--gpu-architecture=%s", origin->arch);
     memcpy(options + 1, flags, sizeof flags);
+    options[1 + FLAGS] = "-no-cache";
     const char *headers[MOST], *names[MOST];
     int n_headers = 0;
     for (; cuda_texts[n_headers].name && n_headers < MOST; n_headers++) {
         headers[n_headers] = cuda_texts[n_headers].text;
         names[n_headers] = cuda_texts[n_headers].name;
     }
+    int result = INVALID_OPTION;
+    for (int n_options = 2 + FLAGS; result == INVALID_OPTION && n_options > FLAGS; n_options--) {
+        if (*program) n->destroy(program);
+        *program = NULL;
+        result = n->create(program, origin->source, "plan.cu", n_headers, headers, names);
+        if (result == 0) result = n->compile(*program, n_options, options);
+    }
+    return result;
+}
+
+static keel_status compile(const cuda_nvrtc *n, const cubin_origin *origin, buf *cubin, buf *log, keel_error *err) {
     void *program = NULL;
-    int result = n->create(&program, origin->source, "plan.cu", n_headers, headers, names);
-    if (result) return error_set(err, KEEL_REFUSED, "NVRTC: %s", n->error_string(result));
-    result = n->compile(program, 1 + FLAGS, options);
+    int result = run_compiler(n, origin, &program);
+    if (!program) return error_set(err, KEEL_REFUSED, "NVRTC: %s", n->error_string(result));
     keel_status s = result ? take_log(n, program, result, err) : KEEL_OK;
     if (log) keep_log(n, program, log);
     size_t bytes = 0;
