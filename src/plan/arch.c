@@ -20,6 +20,7 @@ const arch_desc arch_table[] = {
      .n_pages = 56,
      .few_pages = 8,
      .row_pages = 24,
+     .most_pages = 28,
      .stage_bytes = 16 * 1024,
      .smem_bytes = 227 * 1024,
      .tags = true,

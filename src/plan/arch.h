@@ -13,6 +13,7 @@ typedef struct arch_desc {
     uint32_t n_pages;        /* pages a worker, at most */
     uint32_t few_pages;      /* pages of a plan for one row a pass, where a stream ring takes the rest; 0: as many */
     uint32_t row_pages;      /* … of one for several rows */
+    uint32_t most_pages;     /* … where tasks ask for more, so that the ring stays long enough */
     uint32_t stage_bytes;    /* a stage of the ring that weights stream through; 0: they do not */
     uint32_t smem_bytes;     /* where there is such a ring: all that a worker has, slots and barriers included */
     bool tags;               /* its bodies can read and write data that carry their epoch */

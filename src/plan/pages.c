@@ -85,6 +85,7 @@ static keel_status task_pages(const tiler *t, plan *p, uint32_t task, uint32_t *
         *cursor = zero;
         return KEEL_OK;
     }
+    p->smem_short = true;
     return error_set(err, KEEL_REFUSED,
                      "%s: a task needs %u bytes of SMEM beside its other regions; a worker of %s has %u pages of %u "
                      "bytes; plan a smaller --batch",

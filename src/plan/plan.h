@@ -83,6 +83,7 @@ typedef struct plan {
     uint32_t workers, m_max, max_seq, page_tokens;
     uint32_t kv_splits; /* as asked; 0: the op chose */
     uint32_t page_bytes, n_pages;
+    bool smem_short; /* while it is built: a task asks for more pages */
     uint32_t layer_first, n_layers;
     uint32_t tp, ep, rank; /* ranks, expert-parallel groups, which rank this is */
     bool vocab_parallel;

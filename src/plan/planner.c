@@ -41,7 +41,7 @@ static uint32_t pages_of(const graph *g, const arch_desc *arch, uint32_t m_max) 
             if (need > pages) pages = need;
         }
     }
-    return pages < arch->n_pages ? (uint32_t)pages : arch->n_pages;
+    return pages < arch->most_pages ? (uint32_t)pages : arch->most_pages;
 }
 
 static keel_status plan_header(plan *p, const graph *g, const plan_options *o, keel_error *err) {
@@ -145,12 +145,14 @@ static keel_status plan_steps(tiler *t, plan *p, const plan_options *o, phase_se
     return plan_make_buffers(t, p, full, o->no_reuse, err);
 }
 
-keel_status plan_build(const graph *g, const plan_options *options, plan **out, keel_error *err) {
+static keel_status build_with(const graph *g, const plan_options *options, uint32_t more_pages, plan **out,
+                              keel_error *err) {
     plan *p = mem_calloc(1, sizeof *p);
     if (!p) return KEEL_NOMEM_AT(err, "plan");
     phase_sets full = {0};
     tiler t = {0};
     keel_status s = plan_header(p, g, options, err);
+    p->n_pages += more_pages;
     if (s == KEEL_OK) s = plan_levers(p, options, err);
     graph *lowered = NULL;
     if (s == KEEL_OK) s = plan_lowered(p, g, &lowered, err);
@@ -162,10 +164,26 @@ keel_status plan_build(const graph *g, const plan_options *options, plan **out, 
     }
     graph_close(lowered);
     mem_free(full.bits);
-    if (s != KEEL_OK) {
-        plan_close(p);
+    *out = p;
+    return s;
+}
+
+/* Where weights stream, a task may need more pages than most do: then the ring is shorter, as far as it may be. */
+keel_status plan_build(const graph *g, const plan_options *options, plan **out, keel_error *err) {
+    enum { STEP = 2 };
+    for (uint32_t more = 0;; more += STEP) {
+        keel_error why = KEEL_ERROR_INITIALIZER;
+        plan *p = NULL;
+        keel_status s = build_with(g, options, more, &p, &why);
+        if (s == KEEL_OK) {
+            *out = p;
+            return s;
+        }
+        const arch_desc *arch = p && p->arch ? arch_find(p->arch) : NULL;
+        bool again = p && p->smem_short && arch && p->n_pages + STEP <= arch->most_pages;
+        if (p) plan_close(p);
+        if (again) continue;
+        if (err) *err = why;
         return s;
     }
-    *out = p;
-    return KEEL_OK;
 }

@@ -43,6 +43,7 @@ for geometry in tiny-llama qwen3-0.6b "$golden/tiny-yarn/config.json" "$golden/t
     holds "plan --synth $geometry" out 'len(v["tasks"]) > 0'
 done
 expect 0 plan --synth qwen3-8b --arch sm_90a
+expect 0 plan --synth qwen3-32b --arch sm_90a # 16 rows of 8 heads a KV head: more pages, a shorter ring
 grep -q '^complete  yes' out || wrong "a plan whose ops all have CUDA bodies is not called complete"
 expect 0 plan --synth qwen3-8b --arch sm_90a --tp 2 --allow-absent
 grep -q '^complete  no' out || wrong "--allow-absent does not say that the plan is not complete"
