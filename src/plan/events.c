@@ -354,17 +354,19 @@ static keel_status maker_open(maker *m) {
 static keel_status find_weak(maker *m) {
     uint8_t *tagged = mem_calloc((size_t)m->t->g->n_tensors + 1, 1),
             *unread = mem_calloc((size_t)m->t->n_scratches + 1, 1);
-    if (!tagged || !unread) return KEEL_NOMEM_AT(m->err, "plan: events");
-    plan_find_tagged(m->t, m->p, tagged);
-    plan_find_unread(m->t, unread);
-    for (uint32_t q = 0; q < m->p->n_phases; q++) {
+    keel_status s = tagged && unread ? KEEL_OK : KEEL_NOMEM_AT(m->err, "plan: events");
+    if (s == KEEL_OK) {
+        plan_find_tagged(m->t, m->p, tagged);
+        plan_find_unread(m->t, unread);
+    }
+    for (uint32_t q = 0; q < m->p->n_phases && s == KEEL_OK; q++) {
         const plan_phase *ph = &m->p->phases[q];
         m->weak[q] = 1;
         for (uint32_t i = 0; i < ph->n_tasks && m->weak[q]; i++)
             m->weak[q] = plan_writes_tagged(m->t, tagged, unread, ph->first_task + i);
     }
     mem_free(tagged), mem_free(unread);
-    return KEEL_OK;
+    return s;
 }
 
 keel_status plan_make_events(tiler *t, plan *p, phase_sets *full, keel_error *err) {
