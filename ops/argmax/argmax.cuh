@@ -3,20 +3,8 @@
 #define KEEL_OPS_ARGMAX_CUH
 
 #include "argmax.h"
-#include "device/cuda_body.cuh"
+#include "device/cuda_best.cuh"
 #include "device/emit.h"
-
-/* The greater value, of equal ones the lower index. NaN compares false and never wins. */
-KP_FN argmax_best kd_better(argmax_best a, argmax_best b) {
-    return b.value > a.value || (b.value == a.value && b.index < a.index) ? b : a;
-}
-KP_FN argmax_best kd_warp_best(argmax_best best) {
-    for (kp_u32 o = KD_WARP / 2; o; o >>= 1) {
-        argmax_best other = {kx_shfl_xor(best.value, o), kx_shfl_xor(best.index, o)};
-        best = kd_better(best, other);
-    }
-    return best;
-}
 
 KD_BODY(argmax, partial, CONSUMER) {
     const argmax_params *p = (const argmax_params *)kb_params(c);

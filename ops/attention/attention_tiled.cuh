@@ -168,9 +168,7 @@ KP_FN int kd_tiled_bring(kp_ctx *c, const attention_params *p, const kd_tiled_in
             there &= !wanted || (kd_tagged_there(c, x[j][0]) && kd_tagged_there(c, x[j][1]));
         }
         if (kx_all(there)) return 1;
-        kp_hint hint = {KP_HINT_RUN, KP_WHAT_TAGGED, kd_epoch(c), 0, 0, 0};
-        if (kp_abort_poll(c)) return 0;
-        kp_yield(c, hint);
+        if (kd_tagged_idle(c)) return 0;
     }
 }
 

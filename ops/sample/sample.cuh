@@ -2,7 +2,7 @@
 #ifndef KEEL_OPS_SAMPLE_CUH
 #define KEEL_OPS_SAMPLE_CUH
 
-#include "device/cuda_body.cuh"
+#include "device/cuda_best.cuh"
 #include "device/emit.h"
 #include "sample.h"
 
@@ -49,18 +49,6 @@ KP_FN kp_u64 kd_draw_scan(kp_u64 v) {
     return v;
 }
 
-/* The greater value, of equal ones the lower index; NaN compares false and never wins. */
-KP_FN sample_best kd_draw_better(sample_best a, sample_best b) {
-    return b.value > a.value || (b.value == a.value && b.index < a.index) ? b : a;
-}
-KP_FN sample_best kd_draw_best(sample_best best) {
-    for (kp_u32 o = KD_WARP / 2; o; o >>= 1) {
-        sample_best other = {kx_shfl_xor(best.value, o), kx_shfl_xor(best.index, o)};
-        best = kd_draw_better(best, other);
-    }
-    return best;
-}
-
 KP_FN sample_best kd_draw_best_of(const kp_ctx *c, kp_u32 part) {
     kp_u64 v = kx_ld64((const kp_u64 *)kb_buffer(c, SAMPLE_BEST) + part);
     sample_best b = {kx_f32_of_bits((kp_u32)v), (kp_u32)(v >> 32)};
@@ -76,9 +64,8 @@ KP_FN int kd_draw_begin(const kp_ctx *c, kd_draw *d) {
     d->top_k = q->top_k < d->p->vocab ? q->top_k : 0;
     d->top_p = q->top_p > 0 && q->top_p < 1 ? q->top_p : 0;
     sample_best best = {-kx_inf(), 0};
-    for (kp_u32 i = kd_lane_thread(); i < kd_draw_parts(d); i += KD_WARP)
-        best = kd_draw_better(best, kd_draw_best_of(c, i));
-    best = kd_draw_best(best);
+    for (kp_u32 i = kd_lane_thread(); i < kd_draw_parts(d); i += KD_WARP) best = kd_better(best, kd_draw_best_of(c, i));
+    best = kd_warp_best(best);
     d->best = best.index;
     d->max = best.value / d->t;
     return d->t > 0 && d->max > -kx_inf();
@@ -99,7 +86,7 @@ KD_BODY(sample, best, CONSUMER) {
             float v = kd_f32(kd_load_act(x + i));
             if (v > best.value) best = sample_best{v, i};
         }
-        best = kd_draw_best(best);
+        best = kd_warp_best(best);
         if (kd_first())
             ((kp_u64 *)kb_buffer(c, SAMPLE_BEST))[at] = kx_bits_of_f32(best.value) | (kp_u64)best.index << 32;
     }

@@ -59,8 +59,8 @@ KP_FN void kd_matmul_fetch(kp_ctx *c, kp_u32 x) {
     kp_u32 first = kd_rows_first(c, p->logit_rows), rows = kb_rows_live(c) - first, k = p->k, pitch = p->x_pitch;
     kd_act *to = (kd_act *)kb_region(c, KP_MATMUL_X);
     const kd_act *from = (const kd_act *)kb_buffer(c, x) + (kp_u64)first * k;
-    if (kd_tagged(c, x)) {
-        kd_fetch_slot(c, to, x, k, 0, k, 0);
+    if (kd_tagged(c, x)) { /* of one row */
+        kd_fetch_slot(c, to, x, k, 0, k, p->logit_rows);
         return;
     }
     if (k % 8 == 0) {
@@ -151,6 +151,14 @@ KP_FN void kd_matmul(kp_ctx *c, kp_u32 x) {
     }
 }
 
+/* Σ parts of column j, of `wide`, in a row: what the consumer's lanes left in KP_MATMUL_Y. */
+KP_FN float kd_parts_sum(const float *y, kp_u32 rows, kp_u32 row, kp_u32 wide, kp_u32 j) {
+    float v = 0;
+#pragma unroll
+    for (kp_u32 part = 0; part < kd_lanes(KP_CONSUMER); part++) v += y[(part * rows + row) * wide + j];
+    return v;
+}
+
 /* out = Σ parts of y (+ bias) (+ residual), rounded once. residual: it lies in KP_MATMUL_R. */
 KP_FN void kd_matmul_store(kp_ctx *c, kp_u32 bias, int residual, kp_u32 out) {
     const kp_matmul *p = (const kp_matmul *)kb_params(c);
@@ -161,9 +169,7 @@ KP_FN void kd_matmul_store(kp_ctx *c, kp_u32 bias, int residual, kp_u32 out) {
     const kd_act *more = (const kd_act *)kb_region(c, KP_MATMUL_R);
     kd_act *to = (kd_act *)kb_buffer(c, out) + (kp_u64)first * p->n + c->task->lo;
     auto sum = [=](kp_u32 i, kp_u32 r, kp_u32 j) {
-        float v = 0;
-#pragma unroll
-        for (kp_u32 part = 0; part < kd_lanes(KP_CONSUMER); part++) v += y[(part * rows + r) * wide + j];
+        float v = kd_parts_sum(y, rows, r, wide, j);
         if (b) v += kd_f32(b[c->task->lo + j]);
         if (residual) v = kd_f32(kd_round(v)) + kd_f32(more[i]);
         return kd_round(v);

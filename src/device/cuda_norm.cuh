@@ -174,14 +174,6 @@ KP_FN float kd_norm_factor(const kp_ctx *c, const kp_norm_matmul *p, kp_u32 row)
     return kx_rsqrt(sum / (float)p->m.k + p->eps);
 }
 
-/* Σ parts of column j, of `wide`, in a row. */
-KP_FN float kd_norm_sum(const float *y, kp_u32 rows, kp_u32 row, kp_u32 wide, kp_u32 j) {
-    float v = 0;
-#pragma unroll
-    for (kp_u32 part = 0; part < kd_lanes(KP_CONSUMER); part++) v += y[(part * rows + row) * wide + j];
-    return v;
-}
-
 KP_FN float kd_norm_bias(const kp_ctx *c, kp_u32 bias, kp_u32 column) {
     const kd_act *b = (const kd_act *)kb_buffer(c, bias);
     return b ? kd_f32(b[column]) : 0;
@@ -204,7 +196,7 @@ KP_FN void kd_norm_store(kp_ctx *c, kp_u32 bias, kp_u32 out) {
     kp_u32 lo = c->task->lo;
     auto value = [=](kp_u32 r, kp_u32 j) {
         kp_u32 m = kd_norm_matrix(p, lo + j), column = lo + j - kp_norm_first(p, m);
-        float v = kd_norm_sum(y, rows, r, width, j) * (rows == 1 ? alone : kd_norm_factor(c, p, r));
+        float v = kd_parts_sum(y, rows, r, width, j) * (rows == 1 ? alone : kd_norm_factor(c, p, r));
         return kd_round(v + kd_norm_bias(c, bias + m, column));
     };
     if (kd_tagged(c, out)) { /* matrices of whole units */
@@ -237,8 +229,8 @@ template <class F> KP_FN void kd_norm_store_pair(kp_ctx *c, kp_u32 bias, kp_u32 
     kp_u32 lo = c->task->lo;
     auto value = [=](kp_u32 r, kp_u32 j) {
         float s = rows == 1 ? alone : kd_norm_factor(c, p, r);
-        float a = kd_norm_sum(y, rows, r, 2 * width, j) * s + kd_norm_bias(c, bias, lo + j);
-        float b = kd_norm_sum(y, rows, r, 2 * width, width + j) * s + kd_norm_bias(c, bias + 1, lo + j);
+        float a = kd_parts_sum(y, rows, r, 2 * width, j) * s + kd_norm_bias(c, bias, lo + j);
+        float b = kd_parts_sum(y, rows, r, 2 * width, width + j) * s + kd_norm_bias(c, bias + 1, lo + j);
         return kd_round(f(a, b));
     };
     if (kd_tagged(c, out)) {

@@ -177,7 +177,7 @@ KP_FN kx_vec kx_ld128_const(const void *p) {
                  : "l"(p));
     return v;
 }
-/* Weak ones of 16 bytes, at multiples of 16: shared memory in one access, which a plain kx_vec does not promise. */
+/* A weak one of 16 bytes, at multiples of 16: shared memory in one access, which a plain kx_vec does not promise. */
 KP_FN kx_vec kx_ld128_shared(const void *p) {
     kx_vec v;
     asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -186,11 +186,6 @@ KP_FN kx_vec kx_ld128_shared(const void *p) {
                  : "memory");
     return v;
 }
-KP_FN void kx_st128_shared(void *p, kx_vec v) {
-    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(kx_smem(p)), "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]),
-                 "r"(v.w[3])
-                 : "memory");
-}
 KP_FN void kx_st128(void *p, kx_vec v) {
     asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]), "r"(v.w[3])
                  : "memory");
@@ -198,9 +193,6 @@ KP_FN void kx_st128(void *p, kx_vec v) {
 /* Relaxed at GPU scope: words that carry their epoch. */
 KP_FN void kx_st32(void *p, kp_u32 v) {
     asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
-}
-KP_FN void kx_st64(kp_u64 *p, kp_u64 v) {
-    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
 KP_FN void kx_st128_relaxed(void *p, kx_vec v) {
     asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]),
@@ -251,13 +243,8 @@ KP_FN kp_u32 kx_add_acq_rel(kp_u32 *p, kp_u32 v) {
     asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(p), "r"(v) : "memory");
     return old;
 }
-KP_FN void kx_fence_acq_rel(void) { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 /* Between accesses by instructions and by bulk copies to the same bytes. */
 KP_FN void kx_fence_proxy_async(void) { asm volatile("fence.proxy.async;" ::: "memory"); }
-
-/* ---- time (9.7.19 "nanosleep") -------------------------------------------------------------------- */
-
-KP_FN void kx_nanosleep(kp_u32 ns) { asm volatile("nanosleep.u32 %0;" ::"r"(ns) : "memory"); }
 
 /* ---- numbers (9.7.3 floating point, 9.7.9 "cvt") -------------------------------------------------- */
 
@@ -284,41 +271,17 @@ KP_FN kp_u32 kx_bf16x2_of_f32(float low, float high) {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
     return r;
 }
-KP_FN kp_u32 kx_fma_bf16x2(kp_u32 a, kp_u32 b, kp_u32 c) {
-    kp_u32 r;
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
-    return r;
-}
 KP_FN kp_u32 kx_mul_bf16x2(kp_u32 a, kp_u32 b) {
     kp_u32 r;
     asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
     return r;
 }
-/* Two e4m3 (the low byte first) as f16, exactly. */
-KP_FN kp_u32 kx_f16x2_of_e4m3x2(kp_u16 v) {
-    kp_u32 r;
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(r) : "h"(v));
-    return r;
-}
-KP_FN float kx_f32_of_f16(kp_u16 v) {
-    float r;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(v));
-    return r;
-}
-/* Bytes 0 to 3 are a's, 4 to 7 b's; each nibble of sel names the byte of the result (9.7.9 "prmt"). */
-KP_FN kp_u32 kx_prmt(kp_u32 a, kp_u32 b, kp_u32 sel) { return __byte_perm(a, b, sel); }
 
 /* ---- matrix products of a warp (9.7.14 "mma.sync.m16n8k16") --------------------------------------- */
 
 /* d [16][8] += a [16][16] × b [16][8], bf16 into f32, each in the register order of the manual's figures. */
 KP_FN void kx_mma_bf16(float d[4], kx_vec a, kp_u32 b0, kp_u32 b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                 "{%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b0), "r"(b1));
-}
-KP_FN void kx_mma_f16(float d[4], kx_vec a, kp_u32 b0, kp_u32 b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
                  "{%0,%1,%2,%3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b0), "r"(b1));

@@ -11,6 +11,13 @@ KP_FN int kd_tagged(const kp_ctx *c, kp_u32 slot) { return c->tagged >> slot & 1
 /* Tagged buffers are zero before a launch. */
 KP_FN kp_u32 kd_epoch(const kp_ctx *c) { return c->iteration + 1; }
 
+/* Between two looks: says what this lane waits for. 1: the run is being aborted. */
+KP_FN int kd_tagged_idle(kp_ctx *c) {
+    kp_hint hint = {KP_HINT_RUN, KP_WHAT_TAGGED, kd_epoch(c), 0, 0, 0};
+    kp_yield(c, hint);
+    return kp_abort_poll(c);
+}
+
 /* Until the vector at `at` of thread `who` of the lane is of this iteration: one thread looks, so that a long wait does
  * not load the second-level cache. 0: aborted. */
 KP_FN int kd_tagged_wait(kp_ctx *c, const kd_vec *at, kp_u32 who) {
@@ -20,9 +27,7 @@ KP_FN int kd_tagged_wait(kp_ctx *c, const kd_vec *at, kp_u32 who) {
         int there = 1;
         if (kd_lane_thread() == who) there = kx_ld128_whole(at).w[3] == epoch;
         if (kx_all(there)) return 1;
-        kp_hint hint = {KP_HINT_RUN, KP_WHAT_TAGGED, epoch, 0, 0, 0};
-        if (kp_abort_poll(c)) return 0;
-        kp_yield(c, hint);
+        if (kd_tagged_idle(c)) return 0;
     }
 }
 
@@ -60,11 +65,7 @@ KP_FN int kd_tagged_take(kp_ctx *c, const kd_vec *row, kp_u32 unit, kp_u32 strid
         }
         kp_u32 who = kx_ballot(missing != 0);
         if (!who) return 1;
-        if (kx_popc(who) <= FEW) {
-            if (kp_abort_poll(c)) return 0;
-        } else if (!kd_tagged_wait(c, missing, KD_WARP - 1 - kx_clz(who))) {
-            return 0;
-        }
+        if (kx_popc(who) <= FEW ? kd_tagged_idle(c) : !kd_tagged_wait(c, missing, KD_WARP - 1 - kx_clz(who))) return 0;
     }
 }
 

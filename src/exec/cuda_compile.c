@@ -147,10 +147,14 @@ static keel_status compile_cached(const char *dir, cubin_origin *origin, buf *co
     return s;
 }
 
+/* What each thread of a block of so many warps may have: four partitions of 16,384 registers share the warps, in eights
+ * a thread. */
+static uint32_t warp_registers(uint32_t warps) { return 16384 / ((warps + 3) / 4 * 32) / 8 * 8; }
+
 /* A plan of any origin may have other pages than this build's arch. */
 static keel_status check_smem(const plan *p, keel_error *err) {
     const arch_desc *arch = arch_find(p->arch);
-    if (p->page_bytes == arch->page_bytes && p->n_pages <= arch->n_pages && cuda_code_stages(p)) return KEEL_OK;
+    if (p->page_bytes == arch->page_bytes && p->n_pages <= arch->most_pages && cuda_code_stages(p)) return KEEL_OK;
     return error_set(err, KEEL_UNSUPPORTED,
                      "%u pages of %u bytes leave no room for the weight stream; plan again with this build's keel plan",
                      p->n_pages, p->page_bytes);
@@ -221,7 +225,7 @@ keel_status cuda_compile_file(const plan *p, bool roles, buf *sealed, cuda_repor
     if (s == KEEL_OK) s = compile_reported(&n, &origin, sealed, report, err);
     report->seconds = now_s() - from;
     cuda_kernel *run = s == KEEL_OK ? cuda_report_find(report, "keel_run") : NULL;
-    if (run) run->cap = 65536 / (cuda_code_lanes(p) * 32) / 8 * 8;
+    if (run) run->cap = warp_registers(cuda_code_lanes(p));
     if (s == KEEL_OK && roles) s = probe(p, report, err);
     if (s == KEEL_OK) s = cuda_report_check(report, err);
     if (s == KEEL_OK) s = cubin_seal(&origin, sealed, err);

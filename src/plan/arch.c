@@ -4,8 +4,9 @@
 #include <string.h>
 
 /* cpu: 64 pages of 64 KiB hold 16 rows of 25,600 f32 activations and an output tile; the last-level cache holds two
- * such workers. sm_90a: 227 KiB of SMEM less 3 KiB for slots and barriers; 65,536
- * registers over 352 threads give each 184 at most; the roles that only move things stay well below. */
+ * such workers. sm_90a: 227 KiB of SMEM less 3 KiB for slots and barriers; 16,384
+ * registers for each of four partitions, of which one has three warps of eleven, give a thread 168 at most; the roles
+ * that only move things stay well below. */
 const arch_desc arch_table[] = {
     {.name = "cpu",
      .act_dtype = DTYPE_F32,

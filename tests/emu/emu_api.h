@@ -16,8 +16,7 @@ extern "C" {
     X(ALL, "all")                                                                                                      \
     X(ANY, "any")                                                                                                      \
     X(BALLOT, "ballot")                                                                                                \
-    X(MMA_BF16, "mma (bf16)")                                                                                          \
-    X(MMA_F16, "mma (f16)")
+    X(MMA_BF16, "mma (bf16)")
 enum emu_meet_kind {
 #define X(NAME, text) EMU_MEET_##NAME,
     EMU_MEET_MAP(X)

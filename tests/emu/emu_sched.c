@@ -82,30 +82,22 @@ static void yield(void) {
 
 /* ---- collectives ---------------------------------------------------------------------------------- */
 
-static float half(uint32_t pair, int high, bool bf16) {
-    uint32_t h = high ? pair >> 16 : pair & 0xffff;
+static float half(uint32_t pair, int high) { /* bf16 */
+    uint32_t h = high ? pair & 0xffff0000u : pair << 16;
     float f;
-    if (bf16) {
-        h <<= 16;
-        memcpy(&f, &h, 4);
-        return f;
-    }
-    uint32_t e = h >> 10 & 31, m = h & 0x3ff, sign = (h & 0x8000) << 16, bits;
-    if (e == 0) return (sign ? -1.0f : 1.0f) * (float)m * 0x1p-24f;
-    bits = sign | (e == 31 ? 0x7f800000u : (e + 112) << 23) | m << 13;
-    memcpy(&f, &bits, 4);
+    memcpy(&f, &h, 4);
     return f;
 }
 
 /* m16n8k16: fragments as in the figures of the PTX manual. */
-static void mma(emu_warp *w, bool bf16) {
+static void mma(emu_warp *w) {
     float a[16][16], b[16][8], d[16][8];
     for (unsigned l = 0; l < EMU_WARP; l++) {
         const emu_deal *deal = w->thread[l].deal;
         unsigned g = l / 4, c = l % 4 * 2;
         for (unsigned e = 0; e < 8; e++)
-            a[g + (e >> 1 & 1) * 8][c + (e & 1) + (e >> 2) * 8] = half(deal->a[e >> 1], e & 1, bf16);
-        for (unsigned e = 0; e < 4; e++) b[c + (e & 1) + (e >> 1) * 8][g] = half(deal->b[e >> 1], e & 1, bf16);
+            a[g + (e >> 1 & 1) * 8][c + (e & 1) + (e >> 2) * 8] = half(deal->a[e >> 1], e & 1);
+        for (unsigned e = 0; e < 4; e++) b[c + (e & 1) + (e >> 1) * 8][g] = half(deal->b[e >> 1], e & 1);
         for (unsigned e = 0; e < 4; e++) d[g + (e >> 1) * 8][c + (e & 1)] = deal->d[e];
     }
     for (unsigned i = 0; i < 16; i++)
@@ -139,8 +131,7 @@ static void shuffle(emu_warp *w) {
 static void do_together(emu_warp *w) {
     switch (w->kind) {
     case EMU_MEET_MMA_BF16:
-    case EMU_MEET_MMA_F16:
-        mma(w, w->kind == EMU_MEET_MMA_BF16);
+        mma(w);
         break;
     case EMU_MEET_ALL:
     case EMU_MEET_ANY:

@@ -173,10 +173,8 @@ KP_FN kx_vec kx_ld128(const void *p) { return kx_emu_poll<kx_vec>(p, EMU_GLOBAL)
 KP_FN kx_vec kx_ld128_whole(const void *p) { return kx_ld128(p); }
 KP_FN kx_vec kx_ld128_const(const void *p) { return kx_emu_load<kx_vec>(p, EMU_GLOBAL); }
 KP_FN kx_vec kx_ld128_shared(const void *p) { return kx_emu_load<kx_vec>(p, EMU_SHARED); }
-KP_FN void kx_st128_shared(void *p, kx_vec v) { kx_emu_store(p, v, EMU_SHARED); }
 KP_FN void kx_st128(void *p, kx_vec v) { kx_emu_store(p, v, EMU_GLOBAL); }
 KP_FN void kx_st32(void *p, kp_u32 v) { kx_emu_signal((kp_u32 *)p, v, EMU_GLOBAL); }
-KP_FN void kx_st64(kp_u64 *p, kp_u64 v) { kx_emu_signal(p, v, EMU_GLOBAL); }
 KP_FN void kx_st128_relaxed(void *p, kx_vec v) {
     emu->order(p, EMU_RELAXED_STORE);
     kx_emu_store(p, v, EMU_GLOBAL, EMU_ATOMIC_WRITE);
@@ -197,15 +195,7 @@ KP_FN void kx_st_release64_sys(kp_u64 *p, kp_u64 v) { kx_emu_signal(p, v, EMU_AN
 KP_FN void kx_add_release(kp_u32 *p, kp_u32 v) { (void)kx_emu_add(p, v, EMU_RELEASE); }
 KP_FN kp_u32 kx_add_acq_rel(kp_u32 *p, kp_u32 v) { return kx_emu_add(p, v, EMU_ACQ_REL); }
 KP_FN void kx_add_relaxed(kp_u32 *p, kp_u32 v) { (void)kx_emu_add(p, v, EMU_RELAXED_STORE); }
-KP_FN void kx_fence_acq_rel(void) { emu->order(0, EMU_FENCE); }
 KP_FN void kx_fence_proxy_async(void) {}
-
-/* ---- time ---------------------------------------------------------------------------------------- */
-
-KP_FN void kx_nanosleep(kp_u32 ns) {
-    (void)ns;
-    emu->yield();
-}
 
 /* ---- numbers ------------------------------------------------------------------------------------- */
 
@@ -239,45 +229,10 @@ KP_FN kp_u32 kx_emu_bf16_of_f64(double v) {
 KP_FN double kx_emu_half(kp_u32 pair, int high) {
     return (double)kx_f32_of_bits(high ? pair & 0xffff0000u : pair << 16);
 }
-KP_FN kp_u32 kx_fma_bf16x2(kp_u32 a, kp_u32 b, kp_u32 c) {
-    kp_u32 r[2];
-    for (int h = 0; h < 2; h++) r[h] = kx_emu_bf16_of_f64(kx_emu_half(a, h) * kx_emu_half(b, h) + kx_emu_half(c, h));
-    return r[0] | r[1] << 16;
-}
 KP_FN kp_u32 kx_mul_bf16x2(kp_u32 a, kp_u32 b) {
     kp_u32 r[2];
     for (int h = 0; h < 2; h++) r[h] = kx_emu_bf16_of_f64(kx_emu_half(a, h) * kx_emu_half(b, h));
     return r[0] | r[1] << 16;
-}
-/* e4m3: 4 bits of exponent with bias 7, 3 of mantissa, no infinity, NaN is 0x7f. f16 holds all of it. */
-KP_FN kp_u32 kx_emu_f16_of_e4m3(kp_u32 v) {
-    kp_u32 sign = (v & 0x80u) << 8, e = v >> 3 & 15, m = v & 7;
-    if (e == 15 && m == 7) return sign | 0x7fffu;
-    if (e) return sign | (e - 7 + 15) << 10 | m << 7;
-    if (!m) return sign;
-    e = 1 - 7 + 15; /* subnormal there, normal here */
-    while (!(m & 8)) m <<= 1, e--;
-    return sign | e << 10 | (m & 7) << 7;
-}
-KP_FN kp_u32 kx_f16x2_of_e4m3x2(kp_u16 v) {
-    return kx_emu_f16_of_e4m3(v & 0xffu) | kx_emu_f16_of_e4m3((kp_u32)v >> 8) << 16;
-}
-KP_FN float kx_f32_of_f16(kp_u16 v) {
-    kp_u32 sign = (v & 0x8000u) << 16, e = v >> 10 & 31, m = v & 0x3ffu;
-    if (e == 31) return kx_f32_of_bits(sign | 0x7f800000u | m << 13);
-    if (e) return kx_f32_of_bits(sign | (e - 15 + 127) << 23 | m << 13);
-    float small = (float)m * 0x1p-24f;
-    return sign ? -small : small;
-}
-KP_FN kp_u32 kx_prmt(kp_u32 a, kp_u32 b, kp_u32 sel) {
-    kp_u64 both = (kp_u64)b << 32 | a;
-    kp_u32 r = 0;
-    for (int i = 0; i < 4; i++) {
-        kp_u32 s = sel >> (4 * i) & 15, byte = (kp_u32)(both >> (8 * (s & 7))) & 0xffu;
-        if (s & 8) byte = byte & 0x80u ? 0xffu : 0;
-        r |= byte << (8 * i);
-    }
-    return r;
 }
 
 /* ---- matrix products of a warp ------------------------------------------------------------------- */
@@ -295,9 +250,6 @@ KP_FN void kx_emu_mma(enum emu_meet_kind kind, float d[4], kx_vec a, kp_u32 b0, 
 }
 KP_FN void kx_mma_bf16(float d[4], kx_vec a, kp_u32 b0, kp_u32 b1, KX_AT) {
     kx_emu_mma(EMU_MEET_MMA_BF16, d, a, b0, b1, file, line);
-}
-KP_FN void kx_mma_f16(float d[4], kx_vec a, kp_u32 b0, kp_u32 b1, KX_AT) {
-    kx_emu_mma(EMU_MEET_MMA_F16, d, a, b0, b1, file, line);
 }
 
 /* ---- what the compiler's checks call ------------------------------------------------------------- */

@@ -88,6 +88,26 @@ static void strong_is_always_right(void **state) {
     plan_close(p);
 }
 
+/* The wait for data must stand in the plan, or it would be in no cycle that the proof looks for. */
+static void reader_without_its_wait(void **state) {
+    (void)state;
+    plan *p = make_plan("sm_90a", 1);
+    bool dropped = false;
+    for (uint32_t i = 0; i < p->n_tasks && !dropped; i++) {
+        kp_task *t = &p->tasks[i];
+        uint32_t kept = 0;
+        for (uint32_t w = 0; w < t->n_waits; w++) {
+            uint32_t e = p->waits[t->wait_first + w];
+            if (!p->events[e].weak) p->waits[t->wait_first + kept++] = e;
+        }
+        dropped = kept < t->n_waits;
+        t->n_waits = (kp_u16)kept;
+    }
+    assert_true(dropped);
+    refused(p, "nothing orders them");
+    plan_close(p);
+}
+
 /* Weak events say nothing of other data: who reads the step record must hear of it by another one. */
 static void step_record_needs_its_own_event(void **state) {
     (void)state;
@@ -140,9 +160,10 @@ static void ops_that_know_no_tags(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(where_they_are),         cmocka_unit_test(weak_where_it_must_not_be),
-        cmocka_unit_test(strong_is_always_right), cmocka_unit_test(step_record_needs_its_own_event),
-        cmocka_unit_test(shares_with_nothing),    cmocka_unit_test(ops_that_know_no_tags),
+        cmocka_unit_test(where_they_are),          cmocka_unit_test(weak_where_it_must_not_be),
+        cmocka_unit_test(strong_is_always_right),  cmocka_unit_test(step_record_needs_its_own_event),
+        cmocka_unit_test(reader_without_its_wait), cmocka_unit_test(shares_with_nothing),
+        cmocka_unit_test(ops_that_know_no_tags),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
