@@ -1,8 +1,8 @@
 # timeout: 300
 # SPDX-License-Identifier: Apache-2.0
 # keel plan --cubin: the device code of a whole Qwen3-8B plan compiles without a GPU; all kernels are there, nothing
-# spills or lies in local memory, a thread's registers leave room for all warps of a block (65,536 over 11 warps of 32:
-# 184 a thread), and each role alone stays below its own cap. Every op's bodies: tests/exec/bodies_test.c.
+# spills or lies in local memory, a thread's registers leave room for all warps of a block (16,384 a partition, three
+# of 11 warps in one: 168 a thread), and each role alone stays below its own cap. Every op's bodies: tests/exec/bodies_test.c.
 . "$KEEL_SOURCE_DIR/tests/cli/lib.sh" || exit 1
 
 # refused before anything is compiled: nothing is written
