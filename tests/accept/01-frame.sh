@@ -7,17 +7,10 @@
 # taken from models-cache (make demo). LLAMA_BENCH, LLAMA_GGUF: llama.cpp's bench program and a bf16 GGUF, see bench/README.md.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-root=$PWD keel=$PWD/build/keel quick=0
+. tests/accept/lib.sh
+quick=0
 [ "${1:-}" = --quick ] && quick=1
-models=${KEEL_TEST_MODELS:-$root/../shared/models}
-export KEEL_TEST_MODELS=$models
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failed=0 not_run=0
 
-pass() { echo "PASS $1: $2"; }
-fail() { echo "FAIL $1: $2"; failed=$((failed + 1)); }
-skip() { echo "NOT RUN: $2 ($1)"; not_run=$((not_run + 1)); }
 # check NAME FIGURE COMMAND...: FIGURE may be "-": then the last line of the output
 check() {
     local name=$1 figure=$2
@@ -30,7 +23,6 @@ check() {
     fi
 }
 tests() { (cd build && ctest --no-tests=error -R "$1" 2>&1 | grep -E "tests passed|tests failed" | grep "100% tests passed" >/dev/null && ctest -N -R "$1" | tail -n 1); }
-golden() { python3 tests/cli/golden.py "$keel" "$@"; }
 
 [ -x "$keel" ] || { echo "FAIL build: no build/keel; run make first"; exit 1; }
 

@@ -6,18 +6,12 @@
 # Needs a built tree (make check). KEEL_TEST_MODELS: the trained checkpoints (default ../shared/models).
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-root=$PWD keel=$PWD/build/keel quick=0
+. tests/accept/lib.sh
+quick=0
 [ "${1:-}" = --quick ] && quick=1
-models=${KEEL_TEST_MODELS:-$root/../shared/models}
 model=$models/qwen3-py-12m
-work=$(mktemp -d)
 export XDG_CACHE_HOME=$work/cache
-trap 'rm -rf "$work"' EXIT
-failed=0 not_run=0
 
-pass() { echo "PASS $1: $2"; }
-fail() { echo "FAIL $1: $2"; failed=$((failed + 1)); }
-skip() { echo "NOT RUN: $2 ($1)"; not_run=$((not_run + 1)); }
 # check NAME COMMAND...: the figure is the last line of the output
 check() {
     local name=$1
@@ -25,7 +19,6 @@ check() {
     if "$@" >"$work/out" 2>&1; then pass "$name" "$(tail -n 1 "$work/out")"; else fail "$name" "$(tail -n 3 "$work/out" | tr '\n' ' ')"; fi
 }
 tests() { (cd build && ctest --no-tests=error -R "$1" 2>&1 | grep "100% tests passed" >/dev/null && ctest -N -R "$1" | tail -n 1); }
-golden() { python3 tests/cli/golden.py "$keel" "$@"; }
 # seconds COMMAND...: wall time of the fastest of five runs, and the peak memory in MB
 fastest() {
     python3 - "$@" <<'EOF'

@@ -8,16 +8,9 @@
 # KEEL_TEST_MODELS: the trained checkpoints (default ../shared/models).
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-root=$PWD keel=$PWD/build/keel
-export KEEL_TEST_MODELS=${KEEL_TEST_MODELS:-$root/../shared/models}
-work=$(mktemp -d)
+. tests/accept/lib.sh
 export XDG_CACHE_HOME=$work/cache
-trap 'rm -rf "$work"' EXIT
-failed=0 not_run=0
 
-pass() { echo "PASS $1: $2"; }
-fail() { echo "FAIL $1: $2"; failed=$((failed + 1)); }
-skip() { echo "NOT RUN: $2 ($1)"; not_run=$((not_run + 1)); }
 # check NAME COMMAND...: the figure is the last line of the output; status 77: not run
 check() {
     local name=$1 status
