@@ -98,9 +98,6 @@ KP_FN kp_u32 kd_tiled_slot(const attention_params *p, kp_u32 u) {
 KP_FN kp_u32 kd_tiled_first(const kp_ctx *c, const attention_params *p, kp_u32 u) {
     return (u < p->group ? c->task->lo * p->group + u : c->task->lo) * p->head_dim;
 }
-KP_FN kp_u32 kd_tiled_slots(const kp_ctx *c) {
-    return (c->tagged >> ATTENTION_Q & 1) + (c->tagged >> ATTENTION_K & 1) + (c->tagged >> ATTENTION_V & 1);
-}
 KP_FN kd_act *kd_tiled_to(const kp_ctx *c, const attention_params *p, kp_u32 u) {
     kd_act *q = (kd_act *)kb_region(c, ATTENTION_REGION_Q);
     if (u < p->group) return q + u * attention_q_pitch(p);
@@ -139,18 +136,20 @@ template <int N>
 KP_FN int kd_tiled_bring(kp_ctx *c, const attention_params *p, const kd_tiled_input *in, kp_u32 first, kp_u32 n,
                          kd_quad (&v)[N]) {
     kp_u32 lanes = KP_LANES(c, KP_LAUNCHER);
-    int mine = kd_lane_thread() * 4 < p->head_dim, tagged = kd_tiled_slots(c) != 0;
+    int mine = kd_lane_thread() * 4 < p->head_dim;
     kd_vec x[N][2];
 #pragma unroll
-    for (kp_u32 j = 0; j < N; j++) x[j][0].w[3] = x[j][1].w[3] = ~kd_epoch(c);
+    for (kp_u32 j = 0; j < N; j++) {
+        v[j].a = v[j].b = 0;
+        x[j][0].w[3] = x[j][1].w[3] = ~kd_epoch(c);
+    }
     for (;;) {
         int there = 1;
 #pragma unroll
         for (kp_u32 j = 0; j < N; j++) {
             kp_u32 u = first + j * lanes + c->lane, slot = kd_tiled_slot(p, u), at = kd_tiled_first(c, p, u);
-            if (!tagged) v[j].a = v[j].b = 0;
             if (first + j * lanes >= p->group + 2 || u >= n || !mine) continue;
-            if (!tagged) {
+            if (!kd_tagged(c, slot)) {
                 v[j].a = kx_ld32((const kd_act *)kb_buffer(c, slot) + at + in->at.a);
                 v[j].b = kx_ld32((const kd_act *)kb_buffer(c, slot) + at + in->at.b);
                 continue;
@@ -158,14 +157,13 @@ KP_FN int kd_tiled_bring(kp_ctx *c, const attention_params *p, const kd_tiled_in
             if (!kd_tagged_there(c, x[j][0])) x[j][0] = kd_tagged_vec(c, slot, at + in->at.a);
             if (!kd_tagged_there(c, x[j][1])) x[j][1] = kd_tagged_vec(c, slot, at + in->at.b);
         }
-        if (!tagged) return 1;
 #pragma unroll
         for (kp_u32 j = 0; j < N; j++) {
             kp_u32 u = first + j * lanes + c->lane, at = kd_tiled_first(c, p, u);
-            int wanted = first + j * lanes < p->group + 2 && u < n && mine;
-            v[j].a = wanted ? kd_tagged_pair(x[j][0], at + in->at.a) : 0;
-            v[j].b = wanted ? kd_tagged_pair(x[j][1], at + in->at.b) : 0;
-            there &= !wanted || (kd_tagged_there(c, x[j][0]) && kd_tagged_there(c, x[j][1]));
+            if (first + j * lanes >= p->group + 2 || u >= n || !mine || !kd_tagged(c, kd_tiled_slot(p, u))) continue;
+            v[j].a = kd_tagged_pair(x[j][0], at + in->at.a);
+            v[j].b = kd_tagged_pair(x[j][1], at + in->at.b);
+            there &= kd_tagged_there(c, x[j][0]) && kd_tagged_there(c, x[j][1]);
         }
         if (kx_all(there)) return 1;
         if (kd_tagged_idle(c)) return 0;
