@@ -448,6 +448,7 @@ const op_desc keel_op_attention = {
                 .cpu = {[KP_CONSUMER] = merge_compute, [KP_STORER] = store_rows}},
                {.name = "stream", /* attention_tiled.cuh */
                 .ring = true,
+                .by_aux = true,
                 .needs = KP_ROLE_BIT(KP_LOADER) | KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) |
                          KP_ROLE_BIT(KP_STORER)}},
     .infer = infer,

@@ -43,6 +43,8 @@ KP_FN kp_u64 kp_matmul_y_bytes(const kp_matmul *p, kp_u32 m_max) { return (kp_u6
  * columns, the last with what is left. A stage of F8E4M3 has two tiles to 512 bytes and behind them the scales of its
  * blocks, so that they come with the weights (docs/hopper.md, "Packed weights"). */
 KP_FN kp_u32 kp_tiles(kp_u32 k) { return (k + 15) / 16; }
+/* bf16: four tiles share 64 columns so that a thread's share of x is 16 columns side by side. */
+enum { KP_GROUP = 4 };
 KP_FN kp_u32 kp_stage_tiles(int f8, kp_u32 stage_bytes) {
     return f8 ? (stage_bytes / 2048 - 1) * (KP_F8_BLOCK / 16) : stage_bytes / 512;
 }

@@ -97,7 +97,8 @@ KX_KERNEL_OF(keel_run, KD_LANES *KD_WARP)(KX_PARAM(kp_launch, launch)) {
     }
     kx_syncthreads();
     kd_lane waits = {0, 0, 0};
-    kp_ctx c = {&worker, 0, warp, 0, 0, 0, 0, &waits, 0, 0};
+    kp_ctx c = {&worker, 0, warp};
+    c.backend = &waits;
     while (c.lane >= kd_lanes(c.role)) c.lane -= kd_lanes(c.role++);
     if (ready) kd_role_run(&c);
     if (kd_first()) {

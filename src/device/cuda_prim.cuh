@@ -144,9 +144,11 @@ KP_FN int kp_wait_events(kp_ctx *c, const kp_task *t) {
 #define KP_MARK(c, mark) kd_mark(c, mark)
 KP_FN void kd_mark(kp_ctx *c, kp_u32 mark) {
     const kp_launch *l = c->worker->launch;
+    if (c->iteration + 1 == l->trace_iteration) c->held = 0;
     if (c->lane || !kd_first() || !l->trace || c->iteration != l->trace_iteration) return;
     kp_u64 at = (kp_u32)kx_clock64(); /* the global timer is slow to read, and the loader is ahead */
     if (mark == KP_MARK_LOADER_BEGINS) at |= kx_globaltimer() << 32;
+    if (mark == KP_MARK_LOADER_DONE || mark == KP_MARK_COMPUTED) at |= (kp_u64)c->held << 32, c->held = 0;
     l->trace[(kp_u64)c->slot->record.entry * KP_MARKS + mark] = at;
 }
 #endif

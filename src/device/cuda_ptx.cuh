@@ -107,6 +107,16 @@ KP_FN kp_u32 kx_mbar_try(const kp_u64 *bar, kp_u32 parity) {
     return done;
 }
 
+/* The same without holding up. */
+KP_FN kp_u32 kx_mbar_test(const kp_u64 *bar, kp_u32 parity) {
+    kp_u32 done;
+    asm volatile("{.reg .pred P; mbarrier.test_wait.parity.shared::cta.b64 P, [%1], %2; selp.u32 %0, 1, 0, P;}"
+                 : "=r"(done)
+                 : "r"(kx_smem(bar)), "r"(parity)
+                 : "memory");
+    return done;
+}
+
 /* ---- bulk copies (9.7.9.25 "cp.async.bulk") ------------------------------------------------------- */
 
 /* Global to shared memory; bytes and both addresses are multiples of 16. Lands its bytes on bar. */
@@ -115,6 +125,15 @@ KP_FN void kx_bulk_load(void *to, const void *from, kp_u32 bytes, kp_u64 *bar) {
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(kx_smem(to)),
         "l"(from), "r"(bytes), "r"(kx_smem(bar))
         : "memory");
+}
+
+/* The same of what is read once: the second-level cache gives it up before anything else. */
+KP_FN void kx_bulk_load_once(void *to, const void *from, kp_u32 bytes, kp_u64 *bar) {
+    asm volatile("{.reg .b64 P; createpolicy.fractional.L2::evict_first.b64 P, 1.0;"
+                 "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], P;}" ::
+                     "r"(kx_smem(to)),
+                 "l"(from), "r"(bytes), "r"(kx_smem(bar))
+                 : "memory");
 }
 
 /* ---- loads and stores (9.7.9 "ld", "ld.global.nc", "st"; 8 "Memory Consistency Model") ------------ */

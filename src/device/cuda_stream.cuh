@@ -6,7 +6,10 @@
  *
  * A lane that waits for stage k sees a barrier that is at most one phase behind, so its parity cannot alias: it has
  * taken stage k − lanes before, a stage is pushed only when the one KD_IN_FLIGHT before has landed, so all up to
- * k − lanes − KD_IN_FLIGHT have, and the ring is that long. */
+ * k − lanes − KD_IN_FLIGHT have, and the ring is that long.
+ *
+ * Weights of a task whose x is not there yet come with fewer copies in flight: the bandwidth belongs to those workers
+ * that are still at the phase before. */
 #ifndef KEEL_DEVICE_CUDA_STREAM_CUH
 #define KEEL_DEVICE_CUDA_STREAM_CUH
 
@@ -14,7 +17,10 @@
 
 /* Copies in flight at most: with more, polls and activations queue behind them. */
 #ifndef KD_IN_FLIGHT
-#define KD_IN_FLIGHT 3u
+#define KD_IN_FLIGHT 4u
+#endif
+#ifndef KD_IN_FLIGHT_AHEAD /* of a task whose x is not there yet; at most KD_IN_FLIGHT */
+#define KD_IN_FLIGHT_AHEAD 2u
 #endif
 
 static_assert(KD_STAGES >= kd_pick(KP_CONSUMER, KD_LANES_OF) + KD_IN_FLIGHT, "a slot could be a phase behind unseen");
@@ -38,13 +44,30 @@ KP_FN void kd_ring_init(kd_ring *r) {
 }
 
 KP_FN int kp_wait_bar(kp_ctx *c, kp_bar *bar, kp_u32 parity, kp_u32 what);
+KP_FN void kp_part_brought(kp_ctx *c);
+KP_FN int kp_wait_rest(kp_ctx *c);
+
+/* Waits for the ring; a trace keeps how long. */
+KP_FN int kd_ring_wait(kp_ctx *c, kp_bar *bar, kp_u32 parity) {
+#ifdef KD_TRACE
+    kp_u32 from = (kp_u32)kx_clock64();
+    int on = kp_wait_bar(c, bar, parity, KP_WHAT_STREAM);
+    c->held += (kp_u32)kx_clock64() - from;
+    return on;
+#else
+    return kp_wait_bar(c, bar, parity, KP_WHAT_STREAM);
+#endif
+}
 
 /* The loader's lane: until there is room for stage k. */
 KP_FN int kd_push_room(kp_ctx *c, kp_u32 k) {
     kd_ring *r = kd_ring_shared();
-    if (k >= KD_STAGES && !kp_wait_bar(c, &r->empty[k % KD_STAGES], (k / KD_STAGES - 1) & 1, KP_WHAT_STREAM)) return 0;
-    if (k < KD_IN_FLIGHT) return 1;
-    kp_u32 o = k - KD_IN_FLIGHT;
+    if (k >= KD_STAGES && !kd_ring_wait(c, &r->empty[k % KD_STAGES], (k / KD_STAGES - 1) & 1)) return 0;
+    kp_u32 most = KD_IN_FLIGHT;
+    if (KD_IN_FLIGHT_AHEAD < KD_IN_FLIGHT && !kx_all((int)kx_mbar_test(&c->slot->loaded.word, c->parity)))
+        most = KD_IN_FLIGHT_AHEAD;
+    if (k < most) return 1;
+    kp_u32 o = k - most;
     return kp_wait_bar(c, &r->full[o % KD_STAGES], (o / KD_STAGES) & 1, KP_WHAT_STREAM);
 }
 
@@ -55,7 +78,11 @@ KP_FN int kd_push(kp_ctx *c, const void *src, kp_u32 bytes) {
     if (kd_first()) {
         kp_u64 *full = &kd_ring_shared()->full[k % KD_STAGES].word;
         kx_mbar_arrive_expect(full, bytes);
+#ifdef KD_NO_HINT
         kx_bulk_load(kd_stage(k), src, bytes, full);
+#else
+        kx_bulk_load_once(kd_stage(k), src, bytes, full);
+#endif
     }
     return 1;
 }
@@ -92,7 +119,7 @@ KP_FN int kd_wait_step(kp_ctx *c) {
 
 /* A consumer's lane, for stage number k, which is its own: waits until it has landed. */
 KP_FN int kd_take(kp_ctx *c, kp_u32 k) {
-    return kp_wait_bar(c, &kd_ring_shared()->full[k % KD_STAGES], (k / KD_STAGES) & 1, KP_WHAT_STREAM);
+    return kd_ring_wait(c, &kd_ring_shared()->full[k % KD_STAGES], (k / KD_STAGES) & 1);
 }
 KP_FN void kd_give(kp_ctx *c, kp_u32 k) { kp_bar_arrive(&kd_ring_shared()->empty[k % KD_STAGES]); }
 

@@ -95,6 +95,9 @@ typedef struct kp_slot {
     kp_bar claimed;        /* loader → loader, launcher: the task's pages are its own */
     kp_bar ready;          /* launcher lane 0 → its sister lanes: the events are satisfied */
     kp_bar loaded;         /* loader, launcher and copies → consumer: all has landed */
+#ifdef __CUDACC__
+    kp_bar rest; /* launcher → consumer: all has landed, where `loaded` says that the first part has */
+#endif
     kp_bar computed;       /* consumer → storer */
     kp_bar finished;       /* every lane of every role → controller: the slot is free */
     kp_bar join[KP_ROLES]; /* lanes of one role among themselves */
@@ -144,7 +147,12 @@ typedef struct kp_ctx {
     const kp_task *task; /* in the slot */
     void *backend;
 #ifdef __CUDACC__
-    const void *params; /* of the task in hand */
+    kp_u32 parity;       /* of the slot's barriers */
+    kp_u32 part_brought; /* launcher: the body has said so */
+    const void *params;  /* of the task in hand */
+#ifdef KD_TRACE
+    kp_u32 held; /* cycles that the ring kept it waiting since the last mark */
+#endif
     kp_u32 tagged;      /* its slots whose buffers are tagged (device/tagged.h), a bit each */
 #endif
 } kp_ctx;

@@ -2,18 +2,40 @@
 /* Queues over the workers, and SMEM pages along each queue. */
 #include "plan/tiler_internal.h"
 
+#include "core/mem.h"
+
+/* The workers of a phase's tasks: round-robin from *cursor on, in their order or by their aux. */
+static void deal_phase(const plan *p, const plan_phase *ph, uint32_t *cursor, uint32_t *worker_of) {
+    bool by_aux = p->instances[ph->instance].op->phases[ph->phase].by_aux;
+    uint32_t aux = 0, left = ph->n_tasks;
+    while (left) {
+        for (uint32_t i = ph->first_task; i < ph->first_task + ph->n_tasks; i++) {
+            if (by_aux && p->tasks[i].aux != aux) continue;
+            worker_of[i] = (*cursor)++ % p->workers;
+            left--;
+        }
+        aux++;
+    }
+}
+
 /* Tasks in phase order, dealt round-robin with one cursor through all phases. A queue lists its tasks in phase order,
  * so a task only ever waits for events of tasks that no queue holds behind it. */
 keel_status plan_make_queues(plan *p, keel_error *err) {
     p->queue = arena_array(&p->arena, (size_t)p->n_tasks + 1, sizeof *p->queue);
     p->queue_first = arena_array(&p->arena, (size_t)p->workers + 1, sizeof *p->queue_first);
-    if (!p->queue || !p->queue_first) return KEEL_NOMEM_AT(err, "plan: queues");
-    uint32_t n = 0;
-    for (uint32_t w = 0; w < p->workers; w++) {
-        p->queue_first[w] = n;
-        for (uint32_t i = w; i < p->n_tasks; i += p->workers) p->queue[n++] = i;
+    uint32_t *worker_of = mem_calloc((size_t)p->n_tasks + 1, sizeof *worker_of);
+    if (!p->queue || !p->queue_first || !worker_of) {
+        mem_free(worker_of);
+        return KEEL_NOMEM_AT(err, "plan: queues");
     }
-    p->queue_first[p->workers] = n;
+    uint32_t cursor = 0;
+    for (uint32_t i = 0; i < p->n_phases; i++) deal_phase(p, &p->phases[i], &cursor, worker_of);
+    for (uint32_t i = 0; i < p->n_tasks; i++) p->queue_first[worker_of[i] + 1]++;
+    for (uint32_t w = 0; w < p->workers; w++) p->queue_first[w + 1] += p->queue_first[w];
+    for (uint32_t i = 0; i < p->n_tasks; i++) p->queue[p->queue_first[worker_of[i]]++] = i;
+    for (uint32_t w = p->workers; w > 0; w--) p->queue_first[w] = p->queue_first[w - 1];
+    p->queue_first[0] = 0;
+    mem_free(worker_of);
     return KEEL_OK;
 }
 

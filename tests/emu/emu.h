@@ -146,6 +146,7 @@ void emu_host_wrote(void);
 void emu_mbar_init(unsigned long long *bar, unsigned count);
 void emu_mbar_arrive(unsigned long long *bar, unsigned bytes);
 void emu_mbar_expect(unsigned long long *bar, unsigned bytes);
+unsigned emu_mbar_test(const unsigned long long *bar, unsigned parity);
 unsigned emu_mbar_try(const unsigned long long *bar, unsigned parity);
 void emu_bulk_load(void *to, const void *from, unsigned bytes, unsigned long long *bar);
 void emu_copy_land(unsigned i);

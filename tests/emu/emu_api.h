@@ -69,6 +69,7 @@ typedef struct emu_api {
     void (*mbar_init)(unsigned long long *bar, unsigned count);
     void (*mbar_arrive)(unsigned long long *bar, unsigned expect_bytes);
     void (*mbar_expect)(unsigned long long *bar, unsigned bytes);
+    unsigned (*mbar_test)(const unsigned long long *bar, unsigned parity);
     unsigned (*mbar_try)(const unsigned long long *bar, unsigned parity);
     void (*bulk_load)(void *to, const void *from, unsigned bytes, unsigned long long *bar);
     void *(*shared)(unsigned id, unsigned bytes, unsigned align, const char *name); /* a block's own */

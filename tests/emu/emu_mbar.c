@@ -105,6 +105,12 @@ void emu_mbar_arrive(unsigned long long *bar, unsigned bytes) {
     settle(emu_m.warp->block, (uint64_t *)bar, s);
 }
 
+unsigned emu_mbar_test(const unsigned long long *bar, unsigned parity) {
+    if (parity > 1) emu_fault("test_wait.parity with parity %u", parity);
+    if (look(bar).parity == parity) return 0;
+    return emu_race_passed(bar), 1;
+}
+
 /* try_wait may come back without the phase: sometimes it does, so that loops around it are run. */
 unsigned emu_mbar_try(const unsigned long long *bar, unsigned parity) {
     if (parity > 1) emu_fault("try_wait.parity with parity %u", parity);

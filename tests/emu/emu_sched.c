@@ -455,6 +455,7 @@ __attribute__((visibility("default"))) const emu_api emu_functions = {.now = &em
                                                                       .mbar_init = emu_mbar_init,
                                                                       .mbar_arrive = emu_mbar_arrive,
                                                                       .mbar_expect = emu_mbar_expect,
+                                                                      .mbar_test = emu_mbar_test,
                                                                       .mbar_try = emu_mbar_try,
                                                                       .bulk_load = emu_bulk_load,
                                                                       .shared = emu_shared_of,
