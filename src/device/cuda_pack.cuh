@@ -4,7 +4,7 @@
 #define KEEL_DEVICE_CUDA_PACK_CUH
 
 #include "device/columns.h"
-#include "device/cuda_body.cuh"
+#include "device/cuda_weight.cuh"
 
 /* Thread `lane` of a tile whose columns begin at col: row and first column of register e of mma.m16n8k16's A (PTX ISA,
  * "matrix fragments for mma.m16n8k16"). */
@@ -28,15 +28,19 @@ KX_KERNEL(keel_pack)(const kd_act *from, kd_vec *to, kp_u32 n, kp_u32 k, kp_u64 
     }
 }
 
-/* Two tiles of codes from column col on. Of a register's two codes the lower goes to byte 1 and the other to byte 3, of
- * the next register's to 0 and 2: what kd_tile_of_f8() takes. */
+/* Two tiles of codes from column `first` on, of whose 32 columns a thread has 8 that lie together: what kd_f8_tile()
+ * and kd_f8_x() take. */
 KP_FN kd_vec kd_pack_codes(const kp_u8 *from, kp_u32 n, kp_u32 k, kp_u32 band, kp_u32 first, kp_u32 lane) {
-    kd_vec v = {{0, 0, 0, 0}};
-    for (kp_u32 i = 0; i < 8; i++) {
-        kp_u32 e = i & 3, row = kd_row_of(band, lane, e), col = kd_col_of(first + i / 4 * 16, lane, e);
-        kp_u32 low = row < n && col < k ? from[(kp_u64)row * k + col] : 0;
-        kp_u32 high = row < n && col + 1 < k ? from[(kp_u64)row * k + col + 1] : 0;
-        v.w[i / 2] |= e & 1 ? low | high << 16 : low << 8 | high << 24;
+    kd_vec v;
+    for (kp_u32 i = 0; i < 4; i++) {
+        kp_u32 col = first + lane % 4 * 8 + i * 2, reg[2];
+        for (kp_u32 e = 0; e < 2; e++) {
+            kp_u32 row = kd_row_of(band, lane, e);
+            kp_u32 low = row < n && col < k ? from[(kp_u64)row * k + col] : 0;
+            kp_u32 high = row < n && col + 1 < k ? from[(kp_u64)row * k + col + 1] : 0;
+            reg[e] = kd_f8_spread(low, high);
+        }
+        v.w[i] = kd_f8_word(reg[0], reg[1]);
     }
     return v;
 }

@@ -265,6 +265,12 @@ KP_FN kp_u32 kx_add_acq_rel(kp_u32 *p, kp_u32 v) {
 /* Between accesses by instructions and by bulk copies to the same bytes. */
 KP_FN void kx_fence_proxy_async(void) { asm volatile("fence.proxy.async;" ::: "memory"); }
 
+/* v, of which the compiler knows nothing any more: no instruction. */
+KP_FN kp_u32 kx_opaque(kp_u32 v) {
+    asm("" : "+r"(v));
+    return v;
+}
+
 /* ---- numbers (9.7.3 floating point, 9.7.9 "cvt") -------------------------------------------------- */
 
 KP_FN kp_u32 kx_clz(kp_u32 v) { return (kp_u32)__clz((int)v); } /* zeros above the first one */

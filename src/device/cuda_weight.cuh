@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The product of one stage of packed weights (device/columns.h, docs/hopper.md) with rows of x. bf16, or F8E4M3 with a
- * scale for each block of 128 columns, which becomes bf16 in registers. */
+ * scale for each block of 128 columns, which becomes bf16 in registers (kd_f8_…). */
 #ifndef KEEL_DEVICE_CUDA_WEIGHT_CUH
 #define KEEL_DEVICE_CUDA_WEIGHT_CUH
 
@@ -16,91 +16,200 @@ typedef struct kd_acc {
 
 KP_FN void kd_mma(kd_acc *d, kd_vec a, kp_u32 b0, kp_u32 b1) { kx_mma_bf16(d->v, a, b0, b1); }
 
-/* Two columns of x at `at`, from SMEM or, where there are too many rows for it, from global memory. */
-template <int STAGED> KP_FN kp_u32 kd_pair_of(const kd_act *x, kp_u32 at, kp_u32 k) {
-    if (STAGED) return *(const kp_u32 *)(x + at);
+/* Two columns of x, `more` behind `at`, from SMEM or, where there are too many rows for it, from global memory. Two
+ * numbers, of which the second is a constant: added up before, they would cost an addition a load. */
+template <int STAGED> KP_FN kp_u32 kd_pair_of(const kd_act *x, kp_u32 at, kp_u32 more, kp_u32 k) {
+    if (STAGED) return *(const kp_u32 *)(x + at + more);
+    at += more;
     if (at + 1 < k && (k & 1u) == 0) return kx_ld32(x + at);
     kp_u32 low = at < k ? kd_load_act(x + at) : 0, high = at + 1 < k ? kd_load_act(x + at + 1) : 0;
     return low | high << 16;
 }
 
-/* Bytes 1 and 3 of q, e4m3, as two bf16, exactly: sign, exponent and mantissa where bf16 has them are 2^-120 of the
- * value, as the biases are 7 and 127; the product has every bit, and makes subnormal codes normal numbers. */
-KP_FN kp_u32 kd_bf16x2_of_f8(kp_u32 q) {
-    return kx_mul_bf16x2((q & 0x80008000u) | (q >> 4 & 0x07f007f0u), 0x7b807b80u);
-}
-KP_FN kd_vec kd_tile_of_f8(kp_u32 low, kp_u32 high) {
-    kd_vec a;
-    a.w[0] = kd_bf16x2_of_f8(low);
-    a.w[1] = kd_bf16x2_of_f8(low << 8);
-    a.w[2] = kd_bf16x2_of_f8(high);
-    a.w[3] = kd_bf16x2_of_f8(high << 8);
-    return a;
-}
-
-/* Tile j of what w holds: a vector each, or two in one. */
-template <int F8> KP_FN kd_vec kd_tile_of(const kd_vec *w, int j) {
-    if (!F8) return w[j];
-    return j & 1 ? kd_tile_of_f8(w[j / 2].w[2], w[j / 2].w[3]) : kd_tile_of_f8(w[j / 2].w[0], w[j / 2].w[1]);
-}
-
-/* acc of a block's sums: F8 times the block's scale, and then the sums are 0 again. */
-template <int HALVES> KP_FN void kd_scale_into(kd_acc *acc, kd_acc *sum, float scale) {
-#pragma unroll
-    for (int h = 0; h < HALVES; h++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            acc[2 * h].v[e] += scale * (sum[2 * h].v[e] + sum[2 * h + 1].v[e]);
-            sum[2 * h].v[e] = sum[2 * h + 1].v[e] = 0;
-        }
-    }
-}
-
-/* One stage, `tiles` tiles from column `col` on, against up to 8 × HALVES rows of x. */
-template <int HALVES, int STAGED, int F8>
-KP_FN void kd_stage_product(const kp_u8 *stage, kp_u32 tiles, const kd_act *x0, const kd_act *x1, kp_u32 col, kp_u32 k,
-                            kd_acc *acc) {
-    enum { AT_ONCE = KP_F8_BLOCK / 16, VECS = F8 ? AT_ONCE / 2 : AT_ONCE };
+/* One stage of bf16, `tiles` tiles from column `col` on, against up to 8 × HALVES rows of x. */
+template <int HALVES, int STAGED>
+KP_FN void kd_stage_bf16(const kp_u8 *stage, kp_u32 tiles, const kd_act *x0, const kd_act *x1, kp_u32 col, kp_u32 k,
+                         kd_acc *acc) {
+    enum { AT_ONCE = 8 };
     const kd_vec *w = (const kd_vec *)stage + kd_lane_thread();
-    const float *scale = (const float *)(stage + kp_stage_codes(F8, tiles));
     kp_u32 at = col + kd_lane_thread() % 4 * 2, t = 0;
-    kd_acc block[2 * HALVES], *sum = F8 ? block : acc;
-#pragma unroll
-    for (int i = 0; i < 2 * HALVES; i++) block[i].v[0] = block[i].v[1] = block[i].v[2] = block[i].v[3] = 0;
     KP_ROLLED
     for (; t + AT_ONCE <= tiles; t += AT_ONCE) {
-        kd_vec a[VECS];
+        kd_vec a[AT_ONCE];
         kp_u32 b[HALVES][AT_ONCE][2];
 #pragma unroll
-        for (int j = 0; j < VECS; j++) a[j] = w[(t / AT_ONCE * VECS + j) * KD_WARP];
+        for (int j = 0; j < AT_ONCE; j++) a[j] = w[(t + j) * KD_WARP];
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++) {
-            b[0][j][0] = kd_pair_of<STAGED>(x0, at + (t + j) * 16, k);
-            b[0][j][1] = kd_pair_of<STAGED>(x0, at + (t + j) * 16 + 8, k);
+            b[0][j][0] = kd_pair_of<STAGED>(x0, at + t * 16, j * 16, k);
+            b[0][j][1] = kd_pair_of<STAGED>(x0, at + t * 16, j * 16 + 8, k);
             if (HALVES == 2) {
-                b[HALVES - 1][j][0] = kd_pair_of<STAGED>(x1, at + (t + j) * 16, k);
-                b[HALVES - 1][j][1] = kd_pair_of<STAGED>(x1, at + (t + j) * 16 + 8, k);
+                b[HALVES - 1][j][0] = kd_pair_of<STAGED>(x1, at + t * 16, j * 16, k);
+                b[HALVES - 1][j][1] = kd_pair_of<STAGED>(x1, at + t * 16, j * 16 + 8, k);
             }
         }
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++) {
-            kd_vec tile = kd_tile_of<F8>(a, j);
-            kd_mma(&sum[j & 1], tile, b[0][j][0], b[0][j][1]);
-            if (HALVES == 2) kd_mma(&sum[2 + (j & 1)], tile, b[HALVES - 1][j][0], b[HALVES - 1][j][1]);
+            kd_mma(&acc[j & 1], a[j], b[0][j][0], b[0][j][1]);
+            if (HALVES == 2) kd_mma(&acc[2 + (j & 1)], a[j], b[HALVES - 1][j][0], b[HALVES - 1][j][1]);
         }
-        if (F8) kd_scale_into<HALVES>(acc, sum, scale[t / AT_ONCE]);
     }
-    if (t == tiles) return;
-    kp_u32 last = t / AT_ONCE;
     KP_ROLLED
     for (; t < tiles; t++) {
-        kd_vec a = w[(F8 ? t / 2 : t) * KD_WARP];
-        if (F8) a = t & 1 ? kd_tile_of_f8(a.w[2], a.w[3]) : kd_tile_of_f8(a.w[0], a.w[1]);
-        kd_mma(&sum[0], a, kd_pair_of<STAGED>(x0, at + t * 16, k), kd_pair_of<STAGED>(x0, at + t * 16 + 8, k));
+        kd_vec a = w[t * KD_WARP];
+        kd_mma(&acc[0], a, kd_pair_of<STAGED>(x0, at + t * 16, 0, k), kd_pair_of<STAGED>(x0, at + t * 16, 8, k));
         if (HALVES == 2)
-            kd_mma(&sum[2], a, kd_pair_of<STAGED>(x1, at + t * 16, k), kd_pair_of<STAGED>(x1, at + t * 16 + 8, k));
+            kd_mma(&acc[2], a, kd_pair_of<STAGED>(x1, at + t * 16, 0, k), kd_pair_of<STAGED>(x1, at + t * 16, 8, k));
     }
-    if (F8) kd_scale_into<HALVES>(acc, sum, scale[last]);
+}
+
+/* A register of two codes as bf16 but for 2^120, as the biases are 7 and 127: sign, exponent and mantissa where bf16
+ * has them, in half of the register's bits. A word holds two registers, the second one turned into the other half. */
+#define KD_F8_FIRST 0x87f087f0u
+#define KD_F8_LOW 0x80f080f0u  /* of the second register, 4 bits up */
+#define KD_F8_HIGH 0x07000700u /* and the rest of it, 12 bits round */
+KP_FN kp_u32 kd_f8_spread(kp_u32 low, kp_u32 high) {
+    kp_u32 codes = low | high << 16;
+    return (codes & 0x00800080u) << 8 | (codes & 0x007f007fu) << 4;
+}
+KP_FN kp_u32 kd_f8_word(kp_u32 first, kp_u32 second) {
+    kp_u32 low = second & KD_F8_LOW, high = second & KD_F8_HIGH;
+    return first | low >> 4 | high >> 12 | high << 20;
+}
+KP_FN kp_u32 kd_f8_first(kp_u32 word) { return word & KD_F8_FIRST; }
+KP_FN kp_u32 kd_f8_second(kp_u32 word) { return (word << 4 & KD_F8_LOW) | ((word << 12 | word >> 20) & KD_F8_HIGH); }
+
+/* The product by 2^120 has every bit, and makes subnormal codes normal numbers. */
+KP_FN kd_vec kd_f8_tile(kp_u32 low, kp_u32 high) {
+    kd_vec a = {{kd_f8_first(low), kd_f8_second(low), kd_f8_first(high), kd_f8_second(high)}};
+#pragma unroll
+    for (int i = 0; i < 4; i++) a.w[i] = kx_mul_bf16x2(a.w[i], 0x7b807b80u);
+    return a;
+}
+
+/* A thread's x for two tiles, 8 of their 32 columns, `more` behind `at`. */
+template <int STAGED> KP_FN kd_vec kd_f8_x(const kd_act *x, kp_u32 at, kp_u32 more, kp_u32 k) {
+    if (STAGED) return *(const kd_vec *)(x + at + more);
+    kd_vec v;
+#pragma unroll
+    for (int i = 0; i < 4; i++) v.w[i] = kd_pair_of<0>(x, at, more + i * 2, k);
+    return v;
+}
+/* The same where a row of SMEM may end between the two. */
+template <int STAGED> KP_FN kd_vec kd_f8_x_end(const kd_act *x, kp_u32 at, kp_u32 k) {
+    if (!STAGED || at < kp_tiles(k) * 16) return kd_f8_x<STAGED>(x, at, 0, k);
+    return {{0, 0, 0, 0}};
+}
+
+/* A block's sums, four a half, so that a product need not wait for the one before it. */
+template <int HALVES> struct kd_f8_sums { kd_acc of[HALVES][4]; };
+template <int HALVES> KP_FN void kd_f8_clear(kd_f8_sums<HALVES> *sum) {
+#pragma unroll
+    for (int i = 0; i < HALVES * 16; i++) sum->of[i / 16][i / 4 % 4].v[i % 4] = 0;
+}
+
+/* acc += a block's sums times its scale; the sums are 0 again. */
+template <int HALVES> KP_FN void kd_f8_scale(kd_acc *acc, kd_f8_sums<HALVES> *sum, float scale) {
+#pragma unroll
+    for (int h = 0; h < HALVES; h++) {
+        const kd_acc *s = sum->of[h];
+#pragma unroll
+        for (int e = 0; e < 4; e++) acc[2 * h].v[e] += scale * ((s[0].v[e] + s[1].v[e]) + (s[2].v[e] + s[3].v[e]));
+    }
+    kd_f8_clear<HALVES>(sum);
+}
+
+/* The two tiles of pair j into the sums. */
+template <int HALVES> KP_FN void kd_f8_pair(kd_f8_sums<HALVES> *sum, int j, kd_vec t0, kd_vec t1, const kd_vec *x) {
+#pragma unroll
+    for (int h = 0; h < HALVES; h++) {
+        kd_mma(&sum->of[h][j % 2 * 2], t0, x[h].w[0], x[h].w[1]);
+        kd_mma(&sum->of[h][j % 2 * 2 + 1], t1, x[h].w[2], x[h].w[3]);
+    }
+}
+
+/* What is less than a block, at a stage's end. */
+template <int HALVES, int STAGED>
+KP_FN void kd_f8_rest(const kd_vec *w, kp_u32 t, kp_u32 tiles, const kd_act *x0, const kd_act *x1, kp_u32 at, kp_u32 k,
+                      kd_f8_sums<HALVES> *sum) {
+    KP_ROLLED
+    for (; t < tiles; t += 2) {
+        kd_vec a = w[t / 2 * KD_WARP], x[HALVES];
+        x[0] = kd_f8_x_end<STAGED>(x0, at + t * 16, k);
+        if (HALVES == 2) x[HALVES - 1] = kd_f8_x_end<STAGED>(x1, at + t * 16, k);
+        kd_f8_pair<HALVES>(sum, 0, kd_f8_tile(a.w[0], a.w[1]), kd_f8_tile(a.w[2], a.w[3]), x);
+    }
+}
+
+/* Whole blocks. While one is multiplied the weights of the next come, of which the first two tiles are made ready, and
+ * the sums of the one before are scaled: a warp has its part of the machine to itself, and nobody else fills its waits.
+ * One turn of the loop fits the first instruction cache; unrolled, the bodies of a layer pushed each other out of the
+ * last. */
+template <int HALVES, int STAGED>
+KP_FN void kd_f8_blocks(const kd_vec *w, const float *scale, kp_u32 blocks, const kd_act *x0, const kd_act *x1,
+                        kp_u32 at, kp_u32 k, kd_acc *acc, kd_f8_sums<HALVES> *sum) {
+    enum { PAIRS = KP_F8_BLOCK / 32 };
+    int mine = KD_M_MAX > 1 || kd_lane_thread() < 4; /* with one row, only the first column of the product counts */
+    kd_vec a[PAIRS], x[PAIRS][HALVES];
+    float before = 0;
+#pragma unroll
+    for (int j = 0; j < PAIRS; j++) {
+        a[j] = w[j * KD_WARP];
+        x[j][0] = x[j][HALVES - 1] = {{0, 0, 0, 0}};
+    }
+    kd_vec t0 = kd_f8_tile(a[0].w[0], a[0].w[1]), t1 = kd_f8_tile(a[0].w[2], a[0].w[3]);
+    KP_ROLLED
+    for (kp_u32 b = 0; b < blocks; b++, at += KP_F8_BLOCK) {
+        if (mine) {
+#pragma unroll
+            for (int j = 0; j < PAIRS; j++) {
+                x[j][0] = kd_f8_x<STAGED>(x0, at, j * 32, k);
+                if (HALVES == 2) x[j][HALVES - 1] = kd_f8_x<STAGED>(x1, at, j * 32, k);
+            }
+        }
+        kd_vec t[PAIRS][2] = {{t0, t1}};
+#pragma unroll
+        for (int j = 1; j < PAIRS; j++) {
+            t[j][0] = kd_f8_tile(a[j].w[0], a[j].w[1]);
+            t[j][1] = kd_f8_tile(a[j].w[2], a[j].w[3]);
+        }
+        if (b + 1 < blocks) w += PAIRS * KD_WARP;
+#pragma unroll
+        for (int j = 0; j < PAIRS; j++) a[j] = w[j * KD_WARP];
+        kd_f8_scale<HALVES>(acc, sum, before);
+        before = scale[b];
+#pragma unroll
+        for (int j = 0; j < PAIRS; j++) kd_f8_pair<HALVES>(sum, j, t[j][0], t[j][1], x[j]);
+        t0 = kd_f8_tile(a[0].w[0], a[0].w[1]), t1 = kd_f8_tile(a[0].w[2], a[0].w[3]);
+    }
+    kd_f8_scale<HALVES>(acc, sum, before);
+}
+
+/* One stage of F8E4M3, as of bf16. */
+template <int HALVES, int STAGED>
+KP_FN void kd_stage_f8(const kp_u8 *stage, kp_u32 tiles, const kd_act *x0, const kd_act *x1, kp_u32 col, kp_u32 k,
+                       kd_acc *acc) {
+    enum { BLOCK = KP_F8_BLOCK / 16 };
+    const kd_vec *w = (const kd_vec *)stage + kd_lane_thread();
+    const float *scale = (const float *)(stage + kp_stage_codes(1, tiles));
+    kp_u32 at = col + kd_lane_thread() % 4 * 8;
+    kp_u32 blocks = kx_opaque(tiles / BLOCK); /* a loop of 8 turns at most would be unrolled */
+    kd_f8_sums<HALVES> sum;
+    kd_f8_clear<HALVES>(&sum);
+    if (blocks) kd_f8_blocks<HALVES, STAGED>(w, scale, blocks, x0, x1, at, k, acc, &sum);
+    if (tiles % BLOCK == 0) return;
+    kd_f8_rest<HALVES, STAGED>(w, blocks * BLOCK, tiles, x0, x1, at, k, &sum);
+    kd_f8_scale<HALVES>(acc, &sum, scale[blocks]);
+}
+
+/* One stage of either type. */
+template <int HALVES, int STAGED, int F8>
+KP_FN void kd_stage_product(const kp_u8 *stage, kp_u32 tiles, const kd_act *x0, const kd_act *x1, kp_u32 col, kp_u32 k,
+                            kd_acc *acc) {
+    if (F8)
+        kd_stage_f8<HALVES, STAGED>(stage, tiles, x0, x1, col, k, acc);
+    else
+        kd_stage_bf16<HALVES, STAGED>(stage, tiles, x0, x1, col, k, acc);
 }
 
 #endif

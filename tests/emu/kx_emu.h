@@ -233,6 +233,7 @@ KP_FN kp_u32 kx_emu_bf16_of_f64(double v) {
 KP_FN double kx_emu_half(kp_u32 pair, int high) {
     return (double)kx_f32_of_bits(high ? pair & 0xffff0000u : pair << 16);
 }
+KP_FN kp_u32 kx_opaque(kp_u32 v) { return v; }
 KP_FN kp_u32 kx_mul_bf16x2(kp_u32 a, kp_u32 b) {
     kp_u32 r[2];
     for (int h = 0; h < 2; h++) r[h] = kx_emu_bf16_of_f64(kx_emu_half(a, h) * kx_emu_half(b, h));
