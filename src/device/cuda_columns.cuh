@@ -95,9 +95,9 @@ KP_FN void kd_matmul_of(kp_ctx *c, const kp_matmul *p, const kd_act *x, kp_u32 r
     kp_u32 k0 = c->stream;
     KP_ROLLED
     for (kp_u32 b = 0; b < bands; b++) {
-        kd_acc acc[2 * HALVES];
+        kd_acc acc[KP_GROUP];
 #pragma unroll
-        for (int i = 0; i < 2 * HALVES; i++) acc[i].v[0] = acc[i].v[1] = acc[i].v[2] = acc[i].v[3] = 0;
+        for (int i = 0; i < KP_GROUP; i++) acc[i].v[0] = acc[i].v[1] = acc[i].v[2] = acc[i].v[3] = 0;
         kp_u32 from = (c->lane + lanes - (k0 + b * stages) % lanes) % lanes;
         KP_ROLLED
         for (kp_u32 s = from; s < stages; s += lanes) {
@@ -112,8 +112,9 @@ KP_FN void kd_matmul_of(kp_ctx *c, const kp_matmul *p, const kd_act *x, kp_u32 r
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 kp_u32 r = h * 8 + column + (e & 1);
-                if (r < rows)
-                    y[(kp_u64)r * bands * 16 + b * 16 + group + (e >> 1) * 8] = acc[2 * h].v[e] + acc[2 * h + 1].v[e];
+                float sum = acc[2 * h].v[e] + acc[2 * h + 1].v[e];
+                if (HALVES == 1) sum += acc[2].v[e] + acc[3].v[e];
+                if (r < rows) y[(kp_u64)r * bands * 16 + b * 16 + group + (e >> 1) * 8] = sum;
             }
         }
     }

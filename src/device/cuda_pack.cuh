@@ -11,6 +11,13 @@
 KP_FN kp_u32 kd_row_of(kp_u32 band, kp_u32 lane, kp_u32 e) { return band * 16 + lane / 4 + (e & 1) * 8; }
 KP_FN kp_u32 kd_col_of(kp_u32 col, kp_u32 lane, kp_u32 e) { return col + lane % 4 * 2 + (e >> 1) * 8; }
 
+/* The same of tile `tile` of a row of `tiles` of bf16: of a whole group thread `lane` has columns lane % 4 × 16 and 15
+ * more, four of each tile. */
+KP_FN kp_u32 kd_group_col_of(kp_u32 tile, kp_u32 tiles, kp_u32 lane, kp_u32 e) {
+    if (tile / KP_GROUP * KP_GROUP + KP_GROUP > tiles) return kd_col_of(tile * 16, lane, e);
+    return tile / KP_GROUP * KP_GROUP * 16 + lane % 4 * 16 + tile % KP_GROUP * 4 + (e >> 1) * 2;
+}
+
 /* Weights [n][k] of bf16 as the checkpoint has them → tiles, a band after the other; what is beyond n and k is 0. */
 KX_KERNEL(keel_pack)(const kd_act *from, kd_vec *to, kp_u32 n, kp_u32 k, kp_u64 vecs) {
     kp_u32 tiles = kp_tiles(k);
@@ -19,7 +26,7 @@ KX_KERNEL(keel_pack)(const kd_act *from, kd_vec *to, kp_u32 n, kp_u32 k, kp_u64 
         kp_u32 lane = (kp_u32)(i % KD_WARP), tile = (kp_u32)(i / KD_WARP % tiles), band = (kp_u32)(i / KD_WARP / tiles);
         kd_vec v;
         for (kp_u32 e = 0; e < 4; e++) {
-            kp_u32 row = kd_row_of(band, lane, e), col = kd_col_of(tile * 16, lane, e);
+            kp_u32 row = kd_row_of(band, lane, e), col = kd_group_col_of(tile, tiles, lane, e);
             kp_u32 low = row < n && col < k ? from[(kp_u64)row * k + col] : 0;
             kp_u32 high = row < n && col + 1 < k ? from[(kp_u64)row * k + col + 1] : 0;
             v.w[e] = low | high << 16;

@@ -26,42 +26,79 @@ template <int STAGED> KP_FN kp_u32 kd_pair_of(const kd_act *x, kp_u32 at, kp_u32
     return low | high << 16;
 }
 
-/* One stage of bf16, `tiles` tiles from column `col` on, against up to 8 × HALVES rows of x. */
+/* ---- bf16: groups of KP_GROUP tiles, whose columns are dealt so that a thread's share of x is one run ---------- */
+
+/* Eight columns of x from `at` on, a multiple of 8. */
+template <int STAGED> KP_FN kd_vec kd_eight_of(const kd_act *x, kp_u32 at, kp_u32 k) {
+    if (STAGED) return *(const kd_vec *)(x + at);
+    if (at + 8 <= k && k % 8 == 0) return kd_load16(x + at);
+    kd_vec v;
+#pragma unroll
+    for (kp_u32 i = 0; i < 4; i++) v.w[i] = kd_pair_of<0>(x, at, 2 * i, k);
+    return v;
+}
+
+template <int HALVES> struct kd_group {
+    kd_vec a[KP_GROUP], x[HALVES][KP_GROUP / 2];
+};
+/* w: this thread's first vector of the group; at: its first column. */
+template <int HALVES, int STAGED>
+KP_FN void kd_group_load(kd_group<HALVES> *g, const kd_vec *w, const kd_act *x0, const kd_act *x1, kp_u32 at,
+                         kp_u32 k) {
+#pragma unroll
+    for (int j = 0; j < KP_GROUP; j++) g->a[j] = w[j * KD_WARP];
+#pragma unroll
+    for (int i = 0; i < KP_GROUP / 2; i++) {
+        g->x[0][i] = kd_eight_of<STAGED>(x0, at + i * 8, k);
+        if (HALVES == 2) g->x[HALVES - 1][i] = kd_eight_of<STAGED>(x1, at + i * 8, k);
+    }
+}
+template <int HALVES> KP_FN void kd_group_product(const kd_group<HALVES> *g, kd_acc *acc) {
+#pragma unroll
+    for (int j = 0; j < KP_GROUP; j++) {
+#pragma unroll
+        for (int h = 0; h < HALVES; h++)
+            kd_mma(&acc[HALVES == 1 ? j : 2 * h + (j & 1)], g->a[j], g->x[h][j / 2].w[j % 2 * 2],
+                   g->x[h][j / 2].w[j % 2 * 2 + 1]);
+    }
+}
+
+/* One stage, `tiles` tiles from column `col` on, against up to 8 × HALVES rows of x. Loads run a group ahead of the
+ * products; past the last pair of groups they load it again. */
 template <int HALVES, int STAGED>
 KP_FN void kd_stage_bf16(const kp_u8 *stage, kp_u32 tiles, const kd_act *x0, const kd_act *x1, kp_u32 col, kp_u32 k,
                          kd_acc *acc) {
-    enum { AT_ONCE = 8 };
     const kd_vec *w = (const kd_vec *)stage + kd_lane_thread();
-    kp_u32 at = col + kd_lane_thread() % 4 * 2, t = 0;
+    kp_u32 column = kd_lane_thread() % 4, pairs = tiles / (2 * KP_GROUP), t = pairs * 2 * KP_GROUP;
+    kp_u32 at = col + column * KP_GROUP * 4;
+    if (pairs) {
+        kd_group<HALVES> even, odd;
+        kd_group_load<HALVES, STAGED>(&even, w, x0, x1, at, k);
+        KP_ROLLED
+        for (kp_u32 p = 0; p < pairs; p++) {
+            kp_u32 g = 2 * p + 1, next = p + 1 < pairs ? 2 * p + 2 : 2 * p;
+            kd_group_load<HALVES, STAGED>(&odd, w + g * KP_GROUP * KD_WARP, x0, x1, at + g * KP_GROUP * 16, k);
+            kd_group_product<HALVES>(&even, acc);
+            kd_group_load<HALVES, STAGED>(&even, w + next * KP_GROUP * KD_WARP, x0, x1, at + next * KP_GROUP * 16, k);
+            kd_group_product<HALVES>(&odd, acc);
+        }
+    }
     KP_ROLLED
-    for (; t + AT_ONCE <= tiles; t += AT_ONCE) {
-        kd_vec a[AT_ONCE];
-        kp_u32 b[HALVES][AT_ONCE][2];
-#pragma unroll
-        for (int j = 0; j < AT_ONCE; j++) a[j] = w[(t + j) * KD_WARP];
-#pragma unroll
-        for (int j = 0; j < AT_ONCE; j++) {
-            b[0][j][0] = kd_pair_of<STAGED>(x0, at + t * 16, j * 16, k);
-            b[0][j][1] = kd_pair_of<STAGED>(x0, at + t * 16, j * 16 + 8, k);
-            if (HALVES == 2) {
-                b[HALVES - 1][j][0] = kd_pair_of<STAGED>(x1, at + t * 16, j * 16, k);
-                b[HALVES - 1][j][1] = kd_pair_of<STAGED>(x1, at + t * 16, j * 16 + 8, k);
-            }
-        }
-#pragma unroll
-        for (int j = 0; j < AT_ONCE; j++) {
-            kd_mma(&acc[j & 1], a[j], b[0][j][0], b[0][j][1]);
-            if (HALVES == 2) kd_mma(&acc[2 + (j & 1)], a[j], b[HALVES - 1][j][0], b[HALVES - 1][j][1]);
-        }
+    for (; t + KP_GROUP <= tiles; t += KP_GROUP) {
+        kd_group<HALVES> one;
+        kd_group_load<HALVES, STAGED>(&one, w + t * KD_WARP, x0, x1, at + t * 16, k);
+        kd_group_product<HALVES>(&one, acc);
     }
     KP_ROLLED
     for (; t < tiles; t++) {
-        kd_vec a = w[t * KD_WARP];
-        kd_mma(&acc[0], a, kd_pair_of<STAGED>(x0, at + t * 16, 0, k), kd_pair_of<STAGED>(x0, at + t * 16, 8, k));
+        kp_u32 c = col + t * 16 + column * 2;
+        kd_mma(&acc[0], w[t * KD_WARP], kd_pair_of<STAGED>(x0, c, 0, k), kd_pair_of<STAGED>(x0, c, 8, k));
         if (HALVES == 2)
-            kd_mma(&acc[2], a, kd_pair_of<STAGED>(x1, at + t * 16, 0, k), kd_pair_of<STAGED>(x1, at + t * 16, 8, k));
+            kd_mma(&acc[2], w[t * KD_WARP], kd_pair_of<STAGED>(x1, c, 0, k), kd_pair_of<STAGED>(x1, c, 8, k));
     }
 }
+
+/* ---- F8E4M3 --------------------------------------------------------------------------------------- */
 
 /* A register of two codes as bf16 but for 2^120, as the biases are 7 and 127: sign, exponent and mantissa where bf16
  * has them, in half of the register's bits. A word holds two registers, the second one turned into the other half. */
