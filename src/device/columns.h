@@ -79,13 +79,13 @@ typedef struct kp_norm_matmul {
 KP_FN kp_u32 kp_banded(kp_u32 cols) { return (cols + KP_BAND - 1) / KP_BAND * KP_BAND; }
 /* Where the columns of matrix i begin. */
 KP_FN kp_u32 kp_norm_first(const kp_norm_matmul *p, kp_u32 i) {
-    kp_u32 first = 0;
-    for (kp_u32 k = 0; k < i && !p->paired; k++) first += kp_banded(p->cols[k]);
-    return first;
+    kp_u32 one = kp_banded(p->cols[0]), two = one + kp_banded(p->cols[1]);
+    return p->paired || i == 0 ? 0 : i == 1 ? one : two;
 }
 /* The columns [*from, *to) of matrix i that lie in [lo, hi) as they are cut, empty where there are none. */
 KP_FN void kp_norm_part(const kp_norm_matmul *p, kp_u32 i, kp_u32 lo, kp_u32 hi, kp_u32 *from, kp_u32 *to) {
-    kp_u32 first = kp_norm_first(p, i), end = first + p->cols[i];
+    kp_u32 cols = i == 0 ? p->cols[0] : i == 1 ? p->cols[1] : p->cols[2];
+    kp_u32 first = kp_norm_first(p, i), end = first + cols;
     *from = lo > first ? lo - first : 0;
     *to = hi <= first ? 0 : (hi < end ? hi : end) - first;
     if (*to < *from) *to = *from;

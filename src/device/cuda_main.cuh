@@ -77,11 +77,13 @@ KX_KERNEL_OF(keel_run, KD_LANES *KD_WARP)(KX_PARAM(kp_launch, launch)) {
     KX_SHARED_ARRAY(kp_bar, page_free, KD_PAGES);
     KX_SHARED_ARRAY(kp_u32, claims, KD_PAGES);
     KX_SHARED(kp_u32, ready);
-    static_assert(sizeof worker + sizeof page_free + sizeof claims + sizeof(kd_ring) + 16 <= KD_FIXED_BYTES,
+    static_assert(sizeof worker + sizeof page_free + sizeof claims + sizeof(kd_ring) + sizeof(kd_waits) + 16 <= KD_FIXED_BYTES,
                   "slots and barriers do not fit beside pages and ring");
     kp_u32 warp = kx_thread() / KD_WARP;
+    if (kd_first()) *kd_lane_mine() = kd_lane{0, 0, 0};
     if (kx_thread() == 0) {
         worker.index = kx_block();
+        kd_waits_shared()->abort = &launch.control->abort;
 #pragma unroll
         for (kp_u32 r = 0; r < KP_ROLES; r++) worker.lanes[r] = kd_lanes(r);
         worker.n_pages = KD_PAGES;
@@ -96,9 +98,7 @@ KX_KERNEL_OF(keel_run, KD_LANES *KD_WARP)(KX_PARAM(kp_launch, launch)) {
         ready = kd_check_in(&launch, KD_CHECK_IN_NS);
     }
     kx_syncthreads();
-    kd_lane waits = {0, 0, 0};
     kp_ctx c = {&worker, 0, warp};
-    c.backend = &waits;
     while (c.lane >= kd_lanes(c.role)) c.lane -= kd_lanes(c.role++);
     if (ready) kd_role_run(&c);
     if (kd_first()) {
@@ -107,8 +107,8 @@ KX_KERNEL_OF(keel_run, KD_LANES *KD_WARP)(KX_PARAM(kp_launch, launch)) {
         r->lane = c.lane;
         r->iteration = c.iteration;
         r->instance = c.task ? c.task->instance : KP_NONE;
-        r->what = ready ? waits.what : KP_WHAT_BORDER;
-        r->target = waits.target;
+        r->what = ready ? kd_lane_mine()->what : KP_WHAT_BORDER;
+        r->target = kd_lane_mine()->target;
         r->left = ready && !kx_ld_volatile(&launch.control->abort);
     }
 }

@@ -20,10 +20,10 @@ KP_FN kp_u32 kd_norm_live(const kp_ctx *c, const kp_norm_matmul *p) {
 /* The loader: the task's bands, one matrix after the other. */
 KP_FN void kd_norm_stream(kp_ctx *c, kp_u32 w) {
     const kp_norm_matmul *p = kd_norm_params(c);
+    kp_u32 n = kx_opaque((p->cols[0] != 0) + (p->cols[1] != 0) + (p->cols[2] != 0)); /* or the loop is unrolled */
     KP_ROLLED
-    for (kp_u32 i = 0; i < KP_NORM_MATRICES; i++) {
+    for (kp_u32 i = 0; i < n; i++) {
         kp_u32 lo, hi;
-        if (p->cols[i] == 0) break;
         kp_norm_part(p, i, c->task->lo, c->task->hi, &lo, &hi);
         if (lo < hi && !kd_stream_bands(c, &p->m, w + i, lo / KP_BAND, kp_banded(hi) / KP_BAND)) return;
     }
@@ -56,7 +56,7 @@ KP_FN kd_vec kd_norm_scale8(kd_vec x, kd_vec g, float *sum) {
     for (int i = 0; i < 4; i++) {
         float low = kd_low(x.w[i]), high = kd_high(x.w[i]);
         *sum += low * low + high * high;
-        x.w[i] = kd_round2(low * kd_low(g.w[i]), high * kd_high(g.w[i]));
+        x.w[i] = kx_mul_bf16x2(x.w[i], g.w[i]); /* exact before it is rounded */
     }
     return x;
 }

@@ -89,22 +89,62 @@ KP_FN void kd_signal(const kp_ctx *c, kp_u32 *count) {
 
 /* ---- waiting ------------------------------------------------------------------------------------ */
 
-/* What a lane waited for last, for the hang report. */
+/* What a lane waited for last, for the hang report: in SMEM, one a warp. */
 typedef struct kd_lane {
     kp_u32 spins, what, target;
 } kd_lane;
+typedef struct kd_waits {
+    const kp_u32 *abort; /* the run's abort word */
+    kd_lane lane[KD_LANES];
+} kd_waits;
+KP_FN kd_waits *kd_waits_shared(void) {
+    KX_SHARED(kd_waits, waits);
+    return &waits;
+}
+KP_FN kd_lane *kd_lane_mine(void) { return &kd_waits_shared()->lane[kx_thread() / KD_WARP]; }
 
-/* The abort word is looked at once in a while: it lies in global memory, and a look costs more than a wait should. */
+/* What a lane does in a turn of a wait that found nothing stands in the text once, away from where it waits: the text
+ * of a layer has to fit the instruction cache.
+ *
+ * The abort word is looked at once in a while: it lies in global memory, and a look costs more than a wait should. */
 #define KD_POLL_EVERY 4096u
+KX_OUTLINED int kd_turn(void) {
+    kd_lane *l = kd_lane_mine();
+    kp_u32 spins = l->spins + 1;
+    kx_syncwarp();
+    if (kd_first()) l->spins = spins;
+    kx_syncwarp();
+    return spins % KD_POLL_EVERY == 0 && kx_any((int)kx_ld_volatile(kd_waits_shared()->abort));
+}
+KX_OUTLINED int kd_wait_long(const kp_bar *bar, kp_u32 parity, kp_u32 what) {
+    kd_lane *l = kd_lane_mine();
+    if (kd_first()) {
+        l->what = what;
+        l->target = parity;
+    }
+    KP_ROLLED
+    for (;;) {
+        if (kp_bar_test(bar, parity)) return 1;
+        if (kd_turn()) return 0;
+    }
+}
+#define KP_OWN_WAIT_BAR
+KP_FN int kp_wait_bar(kp_ctx *c, kp_bar *bar, kp_u32 parity, kp_u32 what) {
+    (void)c;
+    return kp_bar_test(bar, parity) || kd_wait_long(bar, parity, what);
+}
+
 KP_FN int kp_abort_poll(kp_ctx *c) {
-    kd_lane *l = (kd_lane *)c->backend;
-    if (++l->spins % KD_POLL_EVERY) return 0;
-    return kp_load_acquire(&c->worker->launch->control->abort) != 0;
+    (void)c;
+    return kd_turn();
 }
 KP_FN void kp_yield(kp_ctx *c, kp_hint hint) {
-    kd_lane *l = (kd_lane *)c->backend;
-    l->what = hint.what;
-    l->target = hint.target;
+    (void)c;
+    kd_lane *l = kd_lane_mine();
+    if (kd_first()) {
+        l->what = hint.what;
+        l->target = hint.target;
+    }
 }
 KP_FN int kp_run_over(const kp_launch *l) { return kp_load_acquire(&l->state->finished) != 0; }
 

@@ -15,14 +15,12 @@
             ((kp_u32 *)&worker)[i] = given[i];                                                                         \
         worker.launch = &launch;                                                                                       \
         kx_syncthreads();                                                                                              \
-        kd_lane waits = {0, 0, 0};                                                                                     \
         kp_ctx c = {};                                                                                                 \
         c.worker = &worker;                                                                                            \
         c.role = KP_##ROLE;                                                                                            \
         c.lane = kx_thread() / KD_WARP;                                                                                \
-        c.backend = &waits;                                                                                            \
         kp_role_main(&c);                                                                                              \
-        ((kd_lane *)launch.report)[kx_thread()] = waits;                                                               \
+        ((kd_lane *)launch.report)[kx_thread()] = *kd_lane_mine();                                                     \
     }
 
 #endif

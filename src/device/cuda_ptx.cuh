@@ -30,6 +30,9 @@
 #define KX_SHARED(type, name) __shared__ type name
 #define KX_SHARED_ARRAY(type, name, n) __shared__ type name[n]
 
+/* A function that is called and not inlined: its text is there once. */
+#define KX_OUTLINED static __device__ __noinline__
+
 /* What the launch asked for in dynamic shared memory; by a call, so that the compiler knows what it points to. */
 KP_FN kp_u8 *kx_shared_base(void) {
     extern __shared__ __align__(1024) kp_u8 kx_dynamic[];

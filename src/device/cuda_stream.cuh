@@ -43,7 +43,6 @@ KP_FN void kd_ring_init(kd_ring *r) {
     }
 }
 
-KP_FN int kp_wait_bar(kp_ctx *c, kp_bar *bar, kp_u32 parity, kp_u32 what);
 KP_FN void kp_part_brought(kp_ctx *c);
 KP_FN int kp_wait_rest(kp_ctx *c);
 

@@ -18,16 +18,20 @@ KP_FN int kd_tagged_idle(kp_ctx *c) {
     return kp_abort_poll(c);
 }
 
-/* Until the vector at `at` of thread `who` of the lane is of this iteration: one thread looks, so that a long wait does
- * not load the second-level cache. 0: aborted. */
-KP_FN int kd_tagged_wait(kp_ctx *c, const kd_vec *at, kp_u32 who) {
-    kp_u32 epoch = kd_epoch(c);
+/* Until the vector at `at` of thread `who` of the lane is of this epoch: one thread looks, so that a long wait does not
+ * load the second-level cache. 0: aborted. */
+KX_OUTLINED int kd_tagged_wait(const kd_vec *at, kp_u32 who, kp_u32 epoch) {
+    kd_lane *l = kd_lane_mine();
+    if (kd_first()) {
+        l->what = KP_WHAT_TAGGED;
+        l->target = epoch;
+    }
     KP_ROLLED
     for (;;) {
         int there = 1;
         if (kd_lane_thread() == who) there = kx_ld128_whole(at).w[3] == epoch;
         if (kx_all(there)) return 1;
-        if (kd_tagged_idle(c)) return 0;
+        if (kd_turn()) return 0;
     }
 }
 
@@ -65,7 +69,7 @@ KP_FN int kd_tagged_take(kp_ctx *c, const kd_vec *row, kp_u32 unit, kp_u32 strid
         }
         kp_u32 who = kx_ballot(missing != 0);
         if (!who) return 1;
-        if (kx_popc(who) <= FEW ? kd_tagged_idle(c) : !kd_tagged_wait(c, missing, KD_WARP - 1 - kx_clz(who))) return 0;
+        if (kx_popc(who) <= FEW ? kd_tagged_idle(c) : !kd_tagged_wait(missing, KD_WARP - 1 - kx_clz(who), epoch)) return 0;
     }
 }
 

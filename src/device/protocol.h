@@ -19,7 +19,7 @@
  *   kp_dispatch(c)               runs the body of c->role for c->task (a table or a generated switch)
  *   kp_run_over(launch)          worker 0 alone, between iterations: was that the last one?
  *
- * A backend may say KP_OWN_WAIT_EVENTS and bring kp_wait_events() itself, and KP_EARLY with kp_dispatch_early(c): what
+ * A backend may say KP_OWN_WAIT_EVENTS and bring kp_wait_events() itself, KP_OWN_WAIT_BAR likewise, and KP_EARLY with kp_dispatch_early(c): what
  * a launcher body does before its events.
  *
  * Every wait polls the abort word and then returns 0, upon which the role leaves. Nothing here waits without bound.
@@ -73,6 +73,7 @@
 
 /* ---- waits -------------------------------------------------------------------------------------- */
 
+#ifndef KP_OWN_WAIT_BAR
 KP_FN int kp_wait_bar(kp_ctx *c, kp_bar *bar, kp_u32 parity, kp_u32 what) {
     while (!kp_bar_test(bar, parity)) {
         kp_hint hint = {KP_HINT_BAR, what, parity, 0, bar, 0};
@@ -81,6 +82,8 @@ KP_FN int kp_wait_bar(kp_ctx *c, kp_bar *bar, kp_u32 parity, kp_u32 what) {
     }
     return 1;
 }
+
+#endif
 
 /* Satisfied when count ≥ target; the difference is taken modulo 2^32. */
 KP_FN int kp_wait_counter(kp_ctx *c, kp_u32 *count, kp_u32 target, kp_u32 what) {
@@ -298,6 +301,7 @@ KP_FN void kp_role_loop(kp_ctx *c) {
         c->slot = slot;
         c->task = kp_slot_task(slot);
         c->iteration = slot->iteration;
+        c->parity = parity;
         if (!kp_role_step(c, slot, parity)) return;
 #if KP_FAULT == KP_FAULT_NO_FINISHED
         if (c->role == KP_CONSUMER) continue;

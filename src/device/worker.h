@@ -95,9 +95,6 @@ typedef struct kp_slot {
     kp_bar claimed;        /* loader → loader, launcher: the task's pages are its own */
     kp_bar ready;          /* launcher lane 0 → its sister lanes: the events are satisfied */
     kp_bar loaded;         /* loader, launcher and copies → consumer: all has landed */
-#ifdef __CUDACC__
-    kp_bar rest; /* launcher → consumer: all has landed, where `loaded` says that the first part has */
-#endif
     kp_bar computed;       /* consumer → storer */
     kp_bar finished;       /* every lane of every role → controller: the slot is free */
     kp_bar join[KP_ROLES]; /* lanes of one role among themselves */
@@ -144,12 +141,11 @@ typedef struct kp_ctx {
     kp_u32 iteration;
     kp_u32 stream;       /* stages that this lane has pushed or seen go by since the launch (device/cuda_stream.cuh) */
     kp_slot *slot;       /* of the task in hand */
+    kp_u32 parity;       /* of its barriers */
     const kp_task *task; /* in the slot */
     void *backend;
 #ifdef __CUDACC__
-    kp_u32 parity;       /* of the slot's barriers */
-    kp_u32 part_brought; /* launcher: the body has said so */
-    const void *params;  /* of the task in hand */
+    const void *params; /* of the task in hand */
 #ifdef KD_TRACE
     kp_u32 held; /* cycles that the ring kept it waiting since the last mark */
 #endif

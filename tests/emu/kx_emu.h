@@ -116,6 +116,7 @@ KP_FN void kx_mbar_init(kp_u64 *bar, kp_u32 count) { emu->mbar_init(bar, count);
 KP_FN void kx_mbar_arrive(kp_u64 *bar) { emu->mbar_arrive(bar, 0); }
 KP_FN void kx_mbar_expect(kp_u64 *bar, kp_u32 bytes) { emu->mbar_expect(bar, bytes); }
 KP_FN void kx_mbar_arrive_expect(kp_u64 *bar, kp_u32 bytes) { emu->mbar_arrive(bar, bytes); }
+#define KX_OUTLINED static __attribute__((noinline, unused))
 KP_FN kp_u32 kx_mbar_test(const kp_u64 *bar, kp_u32 parity) { return emu->mbar_test(bar, parity); }
 KP_FN kp_u32 kx_mbar_try(const kp_u64 *bar, kp_u32 parity) { return emu->mbar_try(bar, parity); }
 
