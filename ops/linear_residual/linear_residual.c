@@ -48,6 +48,7 @@ const op_desc keel_op_linear_residual = {
     .weight_name = {"w", "bias", "scale"},
     .scale = {2},
     .phases = {{.name = "",
+                .by_bands = true,
                 .needs = KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_LAUNCHER] = fetch, [KP_CONSUMER] = compute, [KP_STORER] = store}}},
     .streamed = 1,

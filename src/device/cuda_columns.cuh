@@ -113,10 +113,11 @@ KP_FN void kd_matmul_of(kp_ctx *c, const kp_matmul *p, const kd_act *x, kp_u32 r
             for (int e = 0; e < 4; e++) {
                 kp_u32 r = h * 8 + column + (e & 1);
                 float sum = acc[2 * h].v[e] + acc[2 * h + 1].v[e];
-                if (HALVES == 1) sum += acc[2].v[e] + acc[3].v[e];
+                if (KD_CHAINS == 4) sum += acc[2].v[e] + acc[3].v[e];
                 if (r < rows) y[(kp_u64)r * bands * 16 + b * 16 + group + (e >> 1) * 8] = sum;
             }
         }
+        kd_band_ready(c, b + 1);
     }
     c->stream = k0 + bands * stages;
 }
@@ -163,7 +164,9 @@ KP_FN float kd_parts_sum(const float *y, kp_u32 rows, kp_u32 row, kp_u32 wide, k
 /* out = Σ parts of y (+ bias) (+ residual), rounded once. residual: it lies in KP_MATMUL_R. */
 KP_FN void kd_matmul_store(kp_ctx *c, kp_u32 bias, int residual, kp_u32 out) {
     const kp_matmul *p = (const kp_matmul *)kb_params(c);
-    kp_u32 first = kd_rows_first(c, p->logit_rows), rows = kb_rows_live(c) - first, width = c->task->hi - c->task->lo;
+    int early = kd_tagged(c, out); /* then the step record may not be there yet */
+    kp_u32 first = early ? 0 : kd_rows_first(c, p->logit_rows), rows = early ? 1 : kb_rows_live(c) - first;
+    kp_u32 width = c->task->hi - c->task->lo;
     kp_u32 wide = (width + 15) / 16 * 16;
     const float *y = (const float *)kb_region(c, KP_MATMUL_Y);
     const kd_act *b = (const kd_act *)kb_buffer(c, bias);
@@ -177,8 +180,9 @@ KP_FN void kd_matmul_store(kp_ctx *c, kp_u32 bias, int residual, kp_u32 out) {
     };
     if (kd_tagged(c, out)) {
         kp_u32 lo = c->task->lo;
-        kd_tagged_store(
-            c, width, [=](kp_u32 j) { return kd_tagged_unit(c, out, lo + j); }, [=](kp_u32 j) { return sum(j, 0, j); });
+        kd_tagged_store_bands(
+            c, width / 16, [=](kp_u32 j) { return kd_tagged_unit(c, out, lo + j); },
+            [=](kp_u32 j) { return sum(j, 0, j); });
         return;
     }
     KP_ROLLED

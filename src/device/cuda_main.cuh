@@ -95,6 +95,7 @@ KX_KERNEL_OF(keel_run, KD_LANES *KD_WARP)(KX_PARAM(kp_launch, launch)) {
         worker.launch = &launch;
         worker.step_of = 0;
         kp_worker_init(&worker);
+        for (kp_u32 i = 0; i < KP_SLOTS * KP_BAND_LANES; i++) worker.slot[i / KP_BAND_LANES].bands[i % KP_BAND_LANES] = 0;
         ready = kd_check_in(&launch, KD_CHECK_IN_NS);
     }
     kx_syncthreads();

@@ -148,6 +148,31 @@ KP_FN void kp_yield(kp_ctx *c, kp_hint hint) {
 }
 KP_FN int kp_run_over(const kp_launch *l) { return kp_load_acquire(&l->state->finished) != 0; }
 
+/* What the consumer's lanes have ready of a task that is stored by bands: each says how many bands it is through with.
+ */
+#define KP_STORES_EARLY(c) ((c)->slot->record.by_bands)
+KP_FN void kd_band_ready(const kp_ctx *c, kp_u32 bands) {
+    if (KD_M_MAX > 1 || !c->slot->record.by_bands) return;
+    kx_syncwarp();
+    if (kd_first()) kx_st_release_cta(&c->slot->bands[c->lane], bands);
+}
+/* The storer: until all of them are through with so many. 0: aborted. */
+KP_FN int kd_wait_bands(const kp_ctx *c, kp_u32 bands) {
+    int looks = kd_lane_thread() < kd_lanes(KP_CONSUMER);
+    const kp_u32 *mine = &c->slot->bands[looks ? kd_lane_thread() : 0];
+    KP_ROLLED
+    while (!kx_all(!looks || kx_ld_acquire_cta(mine) >= bands)) {
+        if (kd_turn()) return 0;
+    }
+    kx_syncwarp();
+    return 1;
+}
+/* The storer, behind the last band. */
+KP_FN void kd_bands_over(const kp_ctx *c) {
+    kx_syncwarp();
+    if (kd_lane_thread() < kd_lanes(KP_CONSUMER)) kx_st_release_cta(&c->slot->bands[kd_lane_thread()], 0);
+}
+
 /* ---- what the protocol leaves to the backend ------------------------------------------------------ */
 
 /* The controller runs ahead, and its one copy lands on the barrier that the roles wait for anyway. */
@@ -174,6 +199,7 @@ KP_FN int kd_wait_batch(kp_ctx *c, const kp_task *t, kp_u32 i) {
     return 1;
 }
 KP_FN int kp_wait_events(kp_ctx *c, const kp_task *t) {
+    if (c->slot->record.by_step && c->worker->step_of == c->iteration + 1) return 1; /* seen by this lane before */
     for (kp_u32 i = 0; i < t->n_waits; i += KD_WARP) {
         if (!kd_wait_batch(c, t, i + kd_lane_thread())) return 0;
     }

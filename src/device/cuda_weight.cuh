@@ -38,6 +38,9 @@ template <int STAGED> KP_FN kd_vec kd_eight_of(const kd_act *x, kp_u32 at, kp_u3
     return v;
 }
 
+/* Sums that a row's products go to in turns: two where a pass may carry more than 8 rows, whoever is there. */
+enum { KD_CHAINS = KD_M_MAX > 8 ? 2 : 4 };
+
 template <int HALVES> struct kd_group {
     kd_vec a[KP_GROUP], x[HALVES][KP_GROUP / 2];
 };
@@ -58,7 +61,7 @@ template <int HALVES> KP_FN void kd_group_product(const kd_group<HALVES> *g, kd_
     for (int j = 0; j < KP_GROUP; j++) {
 #pragma unroll
         for (int h = 0; h < HALVES; h++)
-            kd_mma(&acc[HALVES == 1 ? j : 2 * h + (j & 1)], g->a[j], g->x[h][j / 2].w[j % 2 * 2],
+            kd_mma(&acc[KD_CHAINS == 4 ? j : 2 * h + (j & 1)], g->a[j], g->x[h][j / 2].w[j % 2 * 2],
                    g->x[h][j / 2].w[j % 2 * 2 + 1]);
     }
 }

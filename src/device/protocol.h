@@ -19,8 +19,8 @@
  *   kp_dispatch(c)               runs the body of c->role for c->task (a table or a generated switch)
  *   kp_run_over(launch)          worker 0 alone, between iterations: was that the last one?
  *
- * A backend may say KP_OWN_WAIT_EVENTS and bring kp_wait_events() itself, KP_OWN_WAIT_BAR likewise, and KP_EARLY with kp_dispatch_early(c): what
- * a launcher body does before its events.
+ * A backend may say KP_OWN_WAIT_EVENTS and bring kp_wait_events() itself, KP_OWN_WAIT_BAR likewise, and KP_EARLY with
+ * kp_dispatch_early(c): what a launcher body does before its events.
  *
  * Every wait polls the abort word and then returns 0, upon which the role leaves. Nothing here waits without bound.
  */
@@ -66,6 +66,11 @@
 #define KP_SIGNAL(c, count) kp_add_release(count, 1)
 #endif
 
+/* Does the storer's body of the task in hand look itself for what the consumer has ready, before all of it is? */
+#ifndef KP_STORES_EARLY
+#define KP_STORES_EARLY(c) 0
+#endif
+
 /* A backend that traces keeps the moment. */
 #ifndef KP_MARK
 #define KP_MARK(c, mark) ((void)0)
@@ -82,7 +87,6 @@ KP_FN int kp_wait_bar(kp_ctx *c, kp_bar *bar, kp_u32 parity, kp_u32 what) {
     }
     return 1;
 }
-
 #endif
 
 /* Satisfied when count ≥ target; the difference is taken modulo 2^32. */
@@ -259,12 +263,13 @@ KP_FN int kp_consumer_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
 
 KP_FN int kp_storer_step(kp_ctx *c, kp_slot *slot, kp_u32 parity) {
     const kp_task *t = kp_slot_task(slot);
-    if (!kp_wait_bar(c, &slot->computed, parity, KP_WHAT_COMPUTED)) return 0;
+    if (!KP_STORES_EARLY(c) && !kp_wait_bar(c, &slot->computed, parity, KP_WHAT_COMPUTED)) return 0;
     KP_MARK(c, KP_MARK_STORER_BEGINS);
 #if KP_FAULT == KP_FAULT_EARLY_TRIGGER
     if (c->lane == 0 && t->trigger != KP_NONE) kp_signal(c, t->trigger);
 #endif
     kp_dispatch(c);
+    if (KP_STORES_EARLY(c) && !kp_wait_bar(c, &slot->computed, parity, KP_WHAT_COMPUTED)) return 0;
     if (!kp_join(c, slot, parity)) return 0;
     if (c->lane != 0) return 1;
     KP_MARK(c, KP_MARK_STORED);

@@ -18,6 +18,8 @@ typedef struct kp_bar {
 #endif
 } kp_bar;
 
+enum { KP_BAND_LANES = 8 }; /* consumer lanes at most, on a GPU */
+
 /* An event's monotonic counter, alone on its cache line. Never reset between iterations. */
 typedef struct kp_event {
     kp_u32 count;
@@ -37,7 +39,9 @@ typedef struct kp_record {
     kp_u32 variant; /* which case of the plan's dispatch runs it */
     kp_u32 entry;   /* of the queues */
     kp_u32 weak;    /* 1: the additions to its event need not order what it wrote, which is tagged */
-    kp_u32 pad[3];
+    kp_u32 by_step;  /* 1: of its events it waits for the step's alone */
+    kp_u32 by_bands; /* 1: its storer stores band by band, as the consumer's lanes have them ready */
+    kp_u32 pad;
     void *buffer[KP_BUFFERS];
     kp_u32 event[KP_RECORD_WAITS], triggers[KP_RECORD_WAITS]; /* of the task's first waits */
 } kp_record;
@@ -87,6 +91,7 @@ typedef struct kp_launch {
 typedef struct kp_slot {
 #ifdef __CUDACC__
     alignas(16) kp_record record; /* the target of a bulk copy */
+    kp_u32 bands[KP_BAND_LANES];  /* where it is stored by bands: how many each consumer lane has ready; 0 when free */
 #else
     kp_task task;
 #endif

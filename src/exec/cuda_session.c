@@ -278,6 +278,20 @@ static void fill_buffers(const cuda_session *s, const plan_instance *inst, void 
     }
 }
 
+static bool makes_step(const plan *p, const plan_phase *ph) {
+    const plan_instance *inst = &p->instances[ph->instance];
+    for (uint32_t k = 0; k < KP_BUFFERS; k++) {
+        if (inst->buffer[k] != KP_NONE && p->buffers[inst->buffer[k]].kind == BUFFER_STEP) return true;
+    }
+    return false;
+}
+
+static bool stores_by_bands(const plan *p, const kp_task *t) {
+    const plan_instance *inst = &p->instances[t->instance];
+    uint32_t out = inst->buffer[inst->op->max_in + inst->op->max_weights];
+    return inst->op->phases[p->bodies[t->body].phase].by_bands && p->m_max == 1 && out != KP_NONE && p->buffers[out].kind == BUFFER_TAGGED;
+}
+
 /* Where they fit into the record: without the weak ones, since the launcher looks at the data themselves. */
 static void fill_waits(const plan *p, const kp_task *t, kp_record *r) {
     uint32_t strong = 0;
@@ -290,6 +304,7 @@ static void fill_waits(const plan *p, const kp_task *t, kp_record *r) {
         r->triggers[n++] = p->events[event].triggers;
     }
     if (fits) r->task.n_waits = (kp_u16)strong;
+    r->by_step = r->task.n_waits == 1 && makes_step(p, &p->phases[p->events[r->event[0]].phase]);
 }
 
 static void fill_record(const cuda_session *s, uint32_t entry, uint32_t variant, kp_record *r) {
@@ -298,6 +313,7 @@ static void fill_record(const cuda_session *s, uint32_t entry, uint32_t variant,
     const kp_task *t = &p->tasks[task];
     *r = (kp_record){
         .task = *t, .variant = variant, .entry = entry, .weak = t->trigger != KP_NONE && p->events[t->trigger].weak};
+    r->by_bands = stores_by_bands(p, t);
     fill_buffers(s, &p->instances[t->instance], r->buffer);
     fill_waits(p, t, r);
 }

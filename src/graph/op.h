@@ -26,6 +26,7 @@ typedef struct op_phase {
     unsigned needs;        /* KP_ROLE_BIT mask: roles without whose body the phase would be wrong */
     kb_body cpu[KP_ROLES]; /* bodies; a role outside `needs` may stay NULL and then only keeps the protocol */
     bool gpu_only;         /* plans for the CPU have no task of it */
+    bool by_bands;         /* GPU, where its output is a tagged row: stored band by band, as the consumer goes on */
     bool by_aux;           /* dealt to workers by ascending aux: tasks of aux 0 always have work, others seldom */
 } op_phase;
 
