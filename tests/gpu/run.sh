@@ -6,7 +6,7 @@
 #   goldens        qwen3-py-12m, 12 prompts, margin 0.1, batch 1 and 16               1 min
 #   sanitize       compute-sanitizer memcheck, racecheck, synccheck on 2 layers       3 min
 #   correct        logits against transformers (tests/gpu/correct.py), all groups     9 min; correct:REGEX takes some of them
-#   ops            each op alone, the ops' own tests by keel-ops                       2 min; ops:REGEX takes some of them
+#   ops            each op alone, the ops' own tests by keel-ops                       1 min; ops:REGEX takes some of them
 #   start          compile and start-up times                                         1 min
 #   ceilings       the read ceiling by another program; bench behind it takes it       20 s
 #   bench          the speed table, --runs 5, ceiling of the same run                 9 min; bench:REGEX takes some rows
