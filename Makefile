@@ -37,10 +37,10 @@ tsan: deps ## every test under ThreadSanitizer
 	cmake --build $(BUILD)-tsan
 	$(CTEST) --test-dir $(BUILD)-tsan $(if $(TESTS),-R '$(TESTS)')
 
-gpu-bundle: deps ## gpu-bundle/keel: one file to carry to a machine with a GPU
-	$(CMAKE) -B $(BUILD)-bundle -DKEEL_STATIC_DEPS=ON -DKEEL_TESTS=OFF
-	cmake --build $(BUILD)-bundle --target keel_cli keel_sessions
-	@bash scripts/gpu_bundle.sh $(BUILD)-bundle/keel $(BUILD)-bundle/keel_sessions gpu-bundle
+gpu-bundle: deps ## gpu-bundle/keel: one file to carry to a machine with a GPU, and what takes evidence there
+	$(CMAKE) -B $(BUILD)-bundle -DKEEL_STATIC_DEPS=ON -DKEEL_TESTS=ON
+	cmake --build $(BUILD)-bundle --target keel_cli keel_sessions keel_ops
+	@bash scripts/gpu_bundle.sh $(BUILD)-bundle/keel $(BUILD)-bundle/keel_sessions $(BUILD)-bundle/tests/gpu/keel-ops gpu-bundle
 
 fuzz: deps ## libFuzzer over every parser (needs clang)
 	@command -v clang >/dev/null || { echo "fuzz: needs clang: apt-get install -y clang libclang-rt-14-dev" >&2; exit 2; }

@@ -6,18 +6,19 @@
 #   goldens        qwen3-py-12m, 12 prompts, margin 0.1, batch 1 and 16               1 min
 #   sanitize       compute-sanitizer memcheck, racecheck, synccheck on 2 layers       3 min
 #   correct        logits against transformers (tests/gpu/correct.py), all groups     9 min; correct:REGEX takes some of them
+#   ops            each op alone, the ops' own tests by keel-ops                       1 min; ops:REGEX takes some of them
 #   start          compile and start-up times                                         1 min
 #   ceilings       the read ceiling by another program; bench behind it takes it       20 s
 #   bench          the speed table, --runs 5, ceiling of the same run                 9 min; bench:REGEX takes some rows
 #   peers          keel beside PyTorch                                                9 min; peers:REGEX takes some rows
-#   all            goldens ceilings bench correct sanitize peers start, as far as --seconds reach
-# Weights are made on the machine; nothing is fetched. Needs the bundle (make gpu-bundle) with keel and keel-sessions, Python 3 with
+#   all            goldens ceilings bench correct ops sanitize peers start, as far as --seconds reach
+# Weights are made on the machine; nothing is fetched. Needs the bundle (make gpu-bundle) with keel, keel-sessions and keel-ops, Python 3 with
 # PyTorch and transformers, NVRTC; in the bundle also, copied there by whoever carries it: qwen3-py-12m/ (goldens, sanitize),
 # torch_decode.py (peers), ceilings.cu (ceilings; nvcc). A part that fails or runs out of time does not stop the others; exit status 1 when any row failed.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 commit='' out='' device=cuda bundle=$root/gpu-bundle seconds=540 options=()
-usage() { sed -n '4,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+usage() { sed -n '4,18s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 while [ $# -gt 0 ]; do
     case $1 in
     --commit) commit=${2:-}; shift 2 || usage ;;
@@ -86,6 +87,40 @@ correct() {
         ${tiny:+--tiny --workers 2 --repeats 2 --steps 8}
     over $? correct
 }
+
+# One op's test after the other, while device code for the next ones is compiled on all cores.
+ops() { # REGEX
+    local program folder names=() name status counts began_ms jobs=$(($(nproc) / 3 + 1)) ahead
+    program=$(realpath "$bundle/keel-ops") folder=$(realpath "$out")/ops.folder
+    [ -x "$program" ] || { row "NOT-RUN ops | no $bundle/keel-ops: make gpu-bundle"; return; }
+    rm -rf "$folder" && mkdir -p "$folder" && cd "$folder" || return
+    mapfile -t names < <("$program" --list | grep -E "$1")
+    [ ${#names[@]} -gt 0 ] || { row "NOT-RUN ops | no op $1"; return; }
+    "$program" --check 2>check.err || { row "NOT-RUN ops | $(cat check.err)"; return; }
+    # shellcheck disable=SC2016  # the inner shell expands it
+    printf '%s\n' "${names[@]}" | timeout "$(left)" xargs -P 3 -I{} sh -c '"$0" --ahead "$1" {} >{}.ahead.log 2>&1; touch {}.ahead' "$program" "$jobs" &
+    ahead=$!
+    for name in "${names[@]}"; do
+        until [ -e "$name.ahead" ] || ! kill -0 $ahead 2>/dev/null; do sleep 0.1; done
+        began_ms=$(date +%s%3N)
+        timeout "$(left)" "$program" "$name" >"$name.out" 2>"$name.err"
+        status=$?
+        counts="$(grep -E '^cases=' "$name.out" | tail -n 1) seconds=$(awk -v ms=$(($(date +%s%3N) - began_ms)) 'BEGIN { print ms / 1000 }')"
+        case $status in
+        0) row "PASS ops/$name ${counts# }" ;;
+        2) row "NOT-RUN ops/$name | $(tail -n 1 "$name.err")" ;;
+        124) row "NOT-RUN ops/$name | stopped: --seconds $seconds were over" ;;
+        *)
+            row "FAIL ops/$name status=$status ${counts# } | $(grep -v '^\[' "$name.err" | head -n 2 | tr '\n' ' ' | cut -c 1-300)"
+            grep -hE -v '^\[ +(OK|RUN) ' "$name.err" | head -n 40 | sed 's/^/  /' ;;
+        esac
+        row "  ahead: $(tail -n 1 "$name.ahead.log")"
+        grep -h '^planted: ' "$name.out" | sed 's/^/  /'
+    done
+    wait $ahead
+    cd "$root" && rm -rf "$folder"
+}
+
 # The highest of its figures over at least 2 GiB stands beside keel's own ceilings: a slow reader would flatter every share.
 ceilings() {
     local text ceiling program=$out/ceilings.program
@@ -116,12 +151,13 @@ measure() { # WHAT REGEX
 over() { [ "$1" -ne 124 ] || row "NOT-RUN $2 | stopped: --seconds $seconds were over"; }
 
 part() { # NAME REGEX
-    local file=$out/gpu-$1.txt start=$SECONDS
-    python3 "$root/tests/gpu/evidence.py" header "$1" --commit "$commit" --keel "$keel" --command "tests/gpu/run.sh --device $device ${options[*]} $1${2:+:$2}" >"$file"
+    local file=$out/gpu-$1.txt start=$SECONDS program=$keel
+    [ "$1" != ops ] || [ ! -x "$bundle/keel-ops" ] || program=$bundle/keel-ops
+    python3 "$root/tests/gpu/evidence.py" header "$1" --commit "$commit" --keel "$program" --command "tests/gpu/run.sh --device $device ${options[*]} $1${2:+:$2}" >"$file"
     echo "== $1${2:+ $2}"
     case $1 in
     goldens | sanitize | ceilings) $1 ;;
-    correct) correct "$2" ;;
+    correct | ops) "$1" "$2" ;;
     start | bench | peers) measure "$1" "$2" ;;
     esac 2>>"$out/stderr.log" | tee -a "$file" | cut -c 1-400
     case $1 in goldens | correct | start | bench | peers)
@@ -133,10 +169,10 @@ part() { # NAME REGEX
 }
 
 parts=()
-for word; do if [ "$word" = all ]; then parts+=(goldens ceilings bench correct sanitize peers start); else parts+=("$word"); fi; done
+for word; do if [ "$word" = all ]; then parts+=(goldens ceilings bench correct ops sanitize peers start); else parts+=("$word"); fi; done
 for word in "${parts[@]}"; do
     case ${word%%:*} in
-    goldens | sanitize | ceilings | correct | start | bench | peers) ;;
+    goldens | sanitize | ceilings | correct | ops | start | bench | peers) ;;
     *) echo "run.sh: no part ${word%%:*}" >&2; usage ;;
     esac
 done

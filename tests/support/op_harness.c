@@ -5,6 +5,8 @@
 #include "core/vec.h"
 #include "exec/session.h"
 #include "load/weights.h"
+#include "support/op_ahead.h"
+#include "support/op_memory.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -32,6 +34,7 @@ struct harness {
     plan *p;
     weights *w;
     session *s;
+    op_memory memory;
     harness_weight_data weight[HARNESS_WEIGHTS];
     int n_weights;
     keel_error err;
@@ -40,6 +43,10 @@ struct harness {
     session_options opts; /* GPU: the session is opened again where weights are new */
     bool stale;
 };
+
+static harness_count counted;
+
+harness_count harness_counted(void) { return counted; }
 
 static void check(harness *h, keel_status s, const char *what) {
     if (s == KEEL_OK) return;
@@ -63,6 +70,7 @@ harness *harness_new(harness_config config) {
     h->config = config;
     h->arch = getenv("KEEL_HARNESS_ARCH");
     if (h->arch) config.weight_dtype = DTYPE_BF16;
+    if (op_ahead()) h->arch = NULL; /* the case runs on the CPU */
     if (!config.workers) h->config.workers = 2;
     if (!config.lanes) h->config.lanes = 2;
     if (!config.m_max) h->config.m_max = KP_M_MAX;
@@ -140,7 +148,7 @@ static void fill_inputs(harness *h) {
     }
 }
 
-/* ---- the GPU backend, under the emulator: its memory is the host's ---------------------------------------------- */
+/* ---- the GPU backend ------------------------------------------------------------------------------------------- */
 
 static void make_shadows(harness *h) {
     h->shadow = calloc((size_t)h->p->n_buffers + 1, sizeof *h->shadow);
@@ -153,20 +161,37 @@ static void make_shadows(harness *h) {
     }
 }
 
-/* to: into device memory; the test then sees what is left after rounding. */
+/* A buffer as the GPU has it and as a test sees it; to: from the test's. Returns false where they differ. */
+static bool convert(const plan_buffer *b, uint64_t bytes, void *raw, float *shadow, bool to) {
+    if (b->dtype != DTYPE_BF16) {
+        bool same = memcmp(raw, shadow, bytes) == 0;
+        memcpy(to ? raw : (void *)shadow, to ? (const void *)shadow : raw, bytes);
+        return same;
+    }
+    uint16_t *half = raw;
+    bool same = true;
+    for (uint64_t k = 0; k < bytes / 2; k++) {
+        uint16_t rounded_half = bf16_from_f32(shadow[k]);
+        same = same && half[k] == rounded_half;
+        if (to) half[k] = rounded_half;
+        shadow[k] = bf16_to_f32(half[k]);
+    }
+    return same;
+}
+
+/* to: inputs into device memory; the test then sees what is left after rounding. Else all back. */
 static void exchange(harness *h, bool to) {
     for (uint32_t i = 0; i < h->p->n_buffers; i++) {
         const plan_buffer *b = &h->p->buffers[i];
+        uint64_t bytes = op_memory_bytes(&h->memory, i);
         if (!h->shadow[i] || (to && !b->external)) continue;
-        uint16_t *half = session_buffer(h->s, i);
-        if (b->dtype != DTYPE_BF16) {
-            memcpy(to ? (void *)half : h->shadow[i], to ? (const void *)h->shadow[i] : half, b->bytes);
-            continue;
-        }
-        for (uint64_t k = 0; k < b->bytes / 2; k++) {
-            if (to) half[k] = bf16_from_f32(h->shadow[i][k]);
-            h->shadow[i][k] = bf16_to_f32(half[k]);
-        }
+        void *raw = calloc(1, bytes);
+        assert_non_null(raw);
+        if (!to) check(h, op_memory_read(&h->memory, h->s, i, raw, &h->err), "read");
+        bool same = convert(b, bytes, raw, h->shadow[i], to);
+        if (to) check(h, op_memory_write(&h->memory, h->s, i, raw, &h->err), "write");
+        free(raw);
+        if (!to && b->external && !same) fail_msg("input %s was written to (seed %u)", b->name, h->config.seed);
     }
 }
 
@@ -177,10 +202,16 @@ static void open_gpu(harness *h) {
     keel_status s = session_open(h->p, h->w, &h->opts, &h->s, &h->err);
     if (s == KEEL_UNSUPPORTED || s == KEEL_MISSING) { /* what the GPU backend refuses is no case of its */
         print_message("skipped: %s\n", h->err.detail);
+        counted.skipped++;
         skip();
     }
     check(h, s, "session");
     h->stale = false;
+    counted.cases++;
+    for (uint32_t i = 0; i < h->p->n_buffers; i++) { /* new memory holds anything */
+        if (h->p->buffers[i].kind != BUFFER_CACHE) continue;
+        check(h, op_memory_fill(&h->memory, h->s, i, 0xff, &h->err), "poison");
+    }
 }
 
 void harness_ready(harness *h) {
@@ -196,6 +227,11 @@ void harness_ready(harness *h) {
                       .kv_splits = h->config.kv_splits,
                       .no_reuse = true};
     check(h, plan_build(h->g, &o, &h->p, &h->err), "plan");
+    check(h, op_memory_open(&h->memory, h->p, &h->err), "canaries");
+    if (op_ahead()) {
+        o.arch = getenv("KEEL_HARNESS_ARCH");
+        op_ahead_plan(h->g, &o);
+    }
     h->opts = (session_options){
         .lanes = h->config.lanes, .seed = h->config.seed | 1, .page_seed = h->config.seed | 1, .watchdog_s = 20};
     if (h->arch) {
@@ -228,9 +264,22 @@ static void poison(harness *h) {
     for (uint32_t i = 0; i < h->p->n_buffers; i++) {
         const plan_buffer *b = &h->p->buffers[i];
         if ((b->kind != BUFFER_ACTIVATION && b->kind != BUFFER_SCRATCH) || b->external) continue;
-        memset(session_buffer(h->s, i), 0xff, b->bytes);
+        check(h, op_memory_fill(&h->memory, h->s, i, 0xff, &h->err), "poison");
     }
     if (h->arch) exchange(h, true);
+    check(h, op_memory_guard(&h->memory, h->s, h->config.planted, &h->err), "canaries");
+}
+
+static void look_after(harness *h) {
+    keel_status s = op_memory_check(&h->memory, h->s, h->config.planted, &h->err);
+    if (h->config.planted) {
+        if (s != KEEL_REFUSED) fail_msg("%s", "the planted fault was not seen");
+        print_message("planted: %s\n", h->err.detail);
+    } else {
+        check(h, s, "run");
+    }
+    if (h->arch) exchange(h, false);
+    counted.runs++;
 }
 
 static kp_u32 *prompt_of(uint32_t n_rows, const int32_t *tokens) {
@@ -246,8 +295,8 @@ void harness_run(harness *h, uint32_t n_rows, uint32_t start, const int32_t *tok
     kp_request q = {.prompt = prompt, .n_prompt = n_rows, .chunk = n_rows, .start = start, .all_logits = !logits_last};
     session_result r;
     check(h, session_run(h->s, &q, NULL, NULL, &r, &h->err), "run");
-    if (h->arch) exchange(h, false);
     free(prompt);
+    look_after(h);
 }
 
 static void on_token(void *user, uint32_t index, uint32_t token, uint64_t ns) {
@@ -269,8 +318,8 @@ uint32_t harness_generate(harness *h, uint32_t n_rows, const int32_t *tokens, ha
                     .seed = sampling.seed};
     session_result r;
     check(h, session_run(h->s, &q, on_token, out, &r, &h->err), "generate");
-    if (h->arch) exchange(h, false);
     free(prompt);
+    look_after(h);
     return r.n_tokens;
 }
 
@@ -292,7 +341,7 @@ double harness_tolerance(double cpu) { return harness_on_gpu() ? 4e-3 : cpu; }
 void harness_compare(const op_desc *op, const char *what, const float *got, const double *want, uint32_t rows,
                      uint32_t cols, uint32_t ld_got, uint32_t ld_want) {
     double dot = 0, gg = 0, ww = 0, worst = 0, top = 0;
-    bool nan = false, exact = op->min_cosine >= 1 && op->max_rel_error <= 0, gpu = harness_on_gpu();
+    bool nan = false, exact = op->min_cosine >= 1 && op->max_rel_error <= 0, gpu = harness_on_gpu() && !op_ahead();
     for (uint32_t r = 0; r < rows; r++) {
         for (uint32_t c = 0; c < cols; c++) {
             double g = got[(size_t)r * ld_got + c], w = want[(size_t)r * ld_want + c];

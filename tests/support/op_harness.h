@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Test mode: a graph of one op (or a few), planned and run once by the real planner and the real CPU runtime. Outputs
- * are poisoned with NaN before each run. Any failure prints the reason and fails the cmocka test.
+ * are poisoned with NaN before each run, canaries stand around all buffers (support/op_memory.h), and inputs must come
+ * out of it as they went in. Any failure prints the reason and fails the cmocka test.
  *
- * KEEL_HARNESS_ARCH=sm_90a runs the same cases through the GPU backend under the emulator (docs/emulator.md): weights
- * are BF16 whatever a case asks for, activations are rounded to it, tolerances are those of such a rounding. Cases that
- * the GPU backend refuses are skipped. */
+ * KEEL_HARNESS_ARCH=sm_90a runs the same cases through the GPU backend, on a GPU (tests/gpu/ops.c) or under the
+ * emulator (docs/emulator.md): weights are BF16 whatever a case asks for, activations are rounded to it, tolerances are
+ * those of such a rounding. Cases that the GPU backend refuses are skipped. */
 #ifndef KEEL_TESTS_OP_HARNESS_H
 #define KEEL_TESTS_OP_HARNESS_H
 
@@ -22,6 +23,7 @@ typedef struct harness_config {
     uint32_t kv_splits; /* 0: the op chooses */
     dtype weight_dtype; /* DTYPE_F32 (0) by default */
     int64_t vocab;      /* for ops that pick tokens */
+    bool planted;       /* outputs are one element too long for their canaries: each run must find them damaged */
 } harness_config;
 
 harness *harness_new(harness_config config);
@@ -55,6 +57,11 @@ void harness_compare(const op_desc *op, const char *what, const float *got, cons
  */
 double harness_tolerance(double cpu);
 bool harness_on_gpu(void);
+/* Of this process, so far. */
+typedef struct harness_count {
+    unsigned cases, runs, skipped;
+} harness_count;
+harness_count harness_counted(void);
 /* Uniform in [−1, 1) from a counter. */
 float harness_uniform(unsigned seed, uint64_t i);
 
