@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SPLIT, MERGE, STREAM };
+enum { APPEND, SPLIT, MERGE, STREAM };
 enum { BLOCK_TOKENS = 64, BLOCK_UNITS = 16 };
 
 /* ---- shapes and tiles ---------------------------------------------------------------------------- */
@@ -81,11 +81,11 @@ static keel_status infer(const graph *g, const graph_op *op, graph_tensor *out, 
     return KEEL_OK;
 }
 
-/* Splits only where the KV heads alone leave workers idle, and never more than there are pages. Streams: no worker has
- * two of them, since the slowest one counts. */
-static uint32_t choose_splits(const tile_env *env, uint32_t kv_heads, bool streams) {
+/* Splits only where the KV heads, or shares of their heads, alone leave workers idle, and never more than there are
+ * pages. Streams: no worker has two of them, since the slowest one counts. */
+static uint32_t choose_splits(const tile_env *env, uint32_t heads, bool streams) {
     uint32_t pages = (env->max_seq + env->page_tokens - 1) / env->page_tokens;
-    uint32_t usual = streams ? env->workers / kv_heads : (env->workers + kv_heads - 1) / kv_heads;
+    uint32_t usual = streams ? env->workers / heads : (env->workers + heads - 1) / heads;
     uint32_t splits = env->kv_splits ? env->kv_splits : usual ? usual : 1;
     return splits < pages ? splits : pages > 0 ? pages : 1;
 }
@@ -109,6 +109,24 @@ static void choose_stream(attention_params *p, const tile_env *env) {
     if (!fits) p->parts = 0;
 }
 
+static uint64_t split_q_bytes(const attention_params *p, uint64_t act) {
+    return (uint64_t)p->m_max * p->group * p->head_dim * act;
+}
+
+static uint64_t split_acc_bytes(const attention_params *p) { return attention_partial_floats(p) * sizeof(float); }
+
+/* Cuts the heads of a KV head into as few equal shares as fit SMEM, each region in pages of its own. */
+static void choose_group(attention_params *p, const tile_env *env) {
+    uint64_t page = env->arch->page_bytes, most = env->arch->most_pages ? env->arch->most_pages : env->n_pages;
+    uint32_t whole = p->group;
+    for (uint32_t shares = 1; shares <= whole; shares++) {
+        if (whole % shares) continue;
+        p->group = whole / shares;
+        uint64_t q = split_q_bytes(p, dtype_bytes(env->arch->act_dtype)), acc = split_acc_bytes(p);
+        if ((q + page - 1) / page + (acc + page - 1) / page <= most) return;
+    }
+}
+
 static keel_status set_params(attention_params *p, const tiler *t, const graph *g, const graph_op *op,
                               keel_error *err) {
     const tile_env *env = tiler_env(t);
@@ -117,10 +135,11 @@ static keel_status set_params(attention_params *p, const tiler *t, const graph *
     p->head_dim = (kp_u32)graph_attr_of(op, "head_dim");
     p->group = p->q_heads / p->kv_heads;
     p->rotary_dim = op->in[ATTENTION_ROPE] ? (kp_u32)graph_tensor_at(g, op->in[ATTENTION_ROPE])->dim[1] : 0;
-    choose_stream(p, env);
-    p->splits = choose_splits(env, p->kv_heads, p->stage_tokens != 0);
     p->page_tokens = env->page_tokens;
     p->m_max = env->m_max;
+    choose_stream(p, env);
+    if (!p->stage_tokens) choose_group(p, env);
+    p->splits = choose_splits(env, p->q_heads / p->group, p->stage_tokens != 0);
     p->eps = (float)graph_attr_of(op, "eps");
     p->scale = (float)graph_attr_of(op, "scale");
     if (p->scale == 0) p->scale = (float)(1 / sqrt(p->head_dim));
@@ -132,9 +151,9 @@ static keel_status params(tiler *t, const graph *g, const graph_op *op, keel_err
     attention_params *p = tiler_params(t, sizeof *p);
     if (!p) return KEEL_NOMEM_AT(err, op->name);
     KEEL_TRY(set_params(p, t, g, op, err));
-    uint64_t units = (uint64_t)p->kv_heads * p->splits;
+    uint64_t units = (uint64_t)p->kv_heads * p->splits, partials = units * attention_shares(p);
     uint64_t partial = p->stage_tokens ? attention_left_floats(p) : attention_partial_floats(p);
-    if (p->splits > 1) tiler_scratch(t, "partial", units * partial * sizeof(float), units);
+    if (p->splits > 1) tiler_scratch(t, "partial", partials * partial * sizeof(float), partials);
     if (p->splits > 1 && p->stage_tokens)
         tiler_scratch_monotonic(t, "arrived", (uint64_t)p->kv_heads * 64, p->kv_heads);
     for (int i = ATTENTION_CACHE_K; i <= ATTENTION_CACHE_V; i++) tiler_units(t, op->in[i], units);
@@ -144,10 +163,14 @@ static keel_status params(tiler *t, const graph *g, const graph_op *op, keel_err
 static void tile(tiler *t, const graph *g, const graph_op *op) {
     (void)g, (void)op;
     const attention_params *p = tiler_params_of(t);
-    for (uint32_t h = 0; h < p->kv_heads; h++) {
+    uint32_t tasks = p->kv_heads * attention_shares(p);
+    for (uint32_t h = 0; attention_shares(p) > 1 && h < p->kv_heads; h++) {
+        for (uint32_t s = 0; s < p->splits; s++) tiler_task(t, APPEND, h, h + 1, s);
+    }
+    for (uint32_t h = 0; h < tasks; h++) {
         for (uint32_t s = 0; s < p->splits; s++) tiler_task(t, p->stage_tokens ? STREAM : SPLIT, h, h + 1, s);
     }
-    for (uint32_t h = 0; !p->stage_tokens && p->splits > 1 && h < p->kv_heads; h++) tiler_task(t, MERGE, h, h + 1, 0);
+    for (uint32_t h = 0; !p->stage_tokens && p->splits > 1 && h < tasks; h++) tiler_task(t, MERGE, h, h + 1, 0);
 }
 
 /* Splits that stream: how many of them have pages, and so which of them writes the output, is a matter of the context.
@@ -165,31 +188,50 @@ static void split_results(tiler *t, const graph_op *op, const attention_params *
 }
 
 static void split_regions(tiler *t, const attention_params *p, uint64_t act) {
-    uint64_t units = (uint64_t)p->m_max * p->group, acc = attention_partial_floats(p);
     if (p->stage_tokens) {
         tiler_region(t, ATTENTION_REGION_Q, attention_q_elements(p) * act, KP_STORER);
-        acc = attention_acc_floats(p);
+        tiler_region(t, ATTENTION_REGION_ACC, attention_acc_floats(p) * sizeof(float), KP_STORER);
     } else {
-        tiler_region(t, ATTENTION_REGION_Q, units * p->head_dim * act, KP_CONSUMER);
+        tiler_region(t, ATTENTION_REGION_Q, split_q_bytes(p, act), KP_CONSUMER);
+        tiler_region(t, ATTENTION_REGION_ACC, split_acc_bytes(p), KP_STORER);
     }
-    tiler_region(t, ATTENTION_REGION_ACC, acc * sizeof(float), KP_STORER);
+}
+
+/* Bytes of a row of k and v. */
+static uint64_t append_bytes(const tiler *t, const graph_op *op, const attention_params *p) {
+    return 2 * p->head_dim * dtype_bytes(tiler_dtype(t, op->in[ATTENTION_K]));
+}
+
+static void read_new(tiler *t, const graph_op *op, const attention_params *p, uint32_t h) {
+    int64_t kv = p->head_dim;
+    tiler_read(t, op->in[ATTENTION_K], h * kv, (h + 1) * kv);
+    tiler_read(t, op->in[ATTENTION_V], h * kv, (h + 1) * kv);
+}
+
+static void append_task(tiler *t, const graph_op *op, const attention_params *p, uint32_t h, uint32_t s) {
+    int64_t unit = (int64_t)h * p->splits + s;
+    read_new(t, op, p, h);
+    if (p->rotary_dim) tiler_read(t, op->in[ATTENTION_ROPE], 0, p->rotary_dim);
+    for (int i = ATTENTION_CACHE_K; i <= ATTENTION_CACHE_V; i++) tiler_write(t, op->in[i], unit, unit + 1);
+    tiler_region(t, ATTENTION_REGION_ACC, (uint64_t)p->m_max * p->head_dim * sizeof(float), KP_CONSUMER);
+    tiler_cost(t, 0, append_bytes(t, op, p), 0);
 }
 
 static void split_task(tiler *t, const graph_op *op, const attention_params *p, uint32_t h, uint32_t s) {
-    int64_t q = (int64_t)p->group * p->head_dim, kv = p->head_dim, unit = (int64_t)h * p->splits + s;
+    int64_t q = (int64_t)p->group * p->head_dim, unit = (int64_t)(h / attention_shares(p)) * p->splits + s;
     uint64_t act = dtype_bytes(tiler_dtype(t, op->in[ATTENTION_Q]));
+    bool appends = attention_shares(p) == 1;
     tiler_read(t, op->in[ATTENTION_Q], h * q, (h + 1) * q);
-    tiler_read(t, op->in[ATTENTION_K], h * kv, (h + 1) * kv);
-    tiler_read(t, op->in[ATTENTION_V], h * kv, (h + 1) * kv);
+    if (appends) read_new(t, op, p, h);
     if (p->rotary_dim) tiler_read(t, op->in[ATTENTION_ROPE], 0, p->rotary_dim);
     for (int i = ATTENTION_CACHE_K; i <= ATTENTION_CACHE_V; i++) {
         tiler_read(t, op->in[i], unit, unit + 1);
-        tiler_write(t, op->in[i], unit, unit + 1);
+        if (appends) tiler_write(t, op->in[i], unit, unit + 1);
     }
-    split_results(t, op, p, h, unit);
+    split_results(t, op, p, h, (int64_t)h * p->splits + s);
     split_regions(t, p, act);
-    uint64_t row = 2 * (uint64_t)q + 2 * p->head_dim; /* q, out, k, v; the cache counts by position, not by task */
-    tiler_cost(t, 0, row * act, 4 * (uint64_t)q);
+    /* q, out, k, v; the cache counts by position, not by task */
+    tiler_cost(t, 0, 2 * (uint64_t)q * act + (appends ? append_bytes(t, op, p) : 0), 4 * (uint64_t)q);
 }
 
 static void merge_task(tiler *t, const graph_op *op, const attention_params *p, uint32_t h) {
@@ -203,10 +245,14 @@ static void merge_task(tiler *t, const graph_op *op, const attention_params *p, 
 static void task(tiler *t, const graph *g, const graph_op *op, const op_task *k) {
     (void)g;
     const attention_params *p = tiler_params_of(t);
-    bool merge = k->phase == MERGE;
-    bool here = p->stage_tokens ? k->phase == STREAM : k->phase == SPLIT || (merge && p->splits > 1);
-    if (!here || k->lo >= p->kv_heads || k->hi != k->lo + 1 || k->aux >= (merge ? 1 : p->splits)) {
-        tiler_refuse(t, "lo must be a KV head, hi the next one, aux a split");
+    bool merge = k->phase == MERGE, append = k->phase == APPEND;
+    bool here = p->stage_tokens ? k->phase == STREAM
+                                : k->phase == SPLIT || (merge && p->splits > 1) || (append && attention_shares(p) > 1);
+    uint32_t heads = p->kv_heads * (append ? 1 : attention_shares(p));
+    if (!here || k->lo >= heads || k->hi != k->lo + 1 || k->aux >= (merge ? 1 : p->splits)) {
+        tiler_refuse(t, "lo must be a KV head, or a share of one's heads, hi the next one, aux a split");
+    } else if (append) {
+        append_task(t, op, p, k->lo, k->aux);
     } else if (merge) {
         merge_task(t, op, p, k->lo);
     } else {
@@ -214,13 +260,14 @@ static void task(tiler *t, const graph *g, const graph_op *op, const op_task *k)
     }
 }
 
-/* ---- split --------------------------------------------------------------------------------------- */
+/* ---- append and split ---------------------------------------------------------------------------- */
 
-/* Of KV head task->lo: position 0 of a logical page, [page_tokens][head_dim]. */
-static float *cache_page(const kp_ctx *c, const attention_params *p, kp_u32 which, kp_u32 seq, kp_u32 page) {
+/* Of a KV head: position 0 of a logical page, [page_tokens][head_dim]. */
+static float *cache_page(const kp_ctx *c, const attention_params *p, kp_u32 which, kp_u32 head, kp_u32 seq,
+                         kp_u32 page) {
     const kp_request *q = c->worker->launch->request;
     size_t physical = q->page_table[(size_t)seq * q->pages_per_seq + page];
-    return (float *)kb_buffer(c, which) + (physical * p->kv_heads + c->task->lo) * p->page_tokens * p->head_dim;
+    return (float *)kb_buffer(c, which) + (physical * p->kv_heads + head) * p->page_tokens * p->head_dim;
 }
 
 /* x ← rope(rmsnorm(x)) */
@@ -240,15 +287,20 @@ static const float *rope_row(const kp_ctx *c, const attention_params *p, kp_u32 
 
 static void append_row(const kp_ctx *c, const attention_params *p, kp_u32 r) {
     const kp_step *step = kb_step(c);
-    kp_u32 page = step->position[r] / p->page_tokens;
+    kp_u32 page = step->position[r] / p->page_tokens, head = c->task->lo; /* none that appends has a share of one */
     if (page % p->splits != c->task->aux) return;
-    size_t from = ((size_t)r * p->kv_heads + c->task->lo) * p->head_dim;
+    size_t from = ((size_t)r * p->kv_heads + head) * p->head_dim;
     size_t to = (size_t)(step->position[r] % p->page_tokens) * p->head_dim, bytes = p->head_dim * sizeof(float);
-    float *k = cache_page(c, p, ATTENTION_CACHE_K, step->seq[r], page) + to;
+    float *k = cache_page(c, p, ATTENTION_CACHE_K, head, step->seq[r], page) + to;
     memcpy(k, (const float *)kb_buffer(c, ATTENTION_K) + from, bytes);
     prepare(p, k, kb_buffer(c, ATTENTION_K_NORM), p->k_norm_dtype, rope_row(c, p, r));
-    memcpy(cache_page(c, p, ATTENTION_CACHE_V, step->seq[r], page) + to,
+    memcpy(cache_page(c, p, ATTENTION_CACHE_V, head, step->seq[r], page) + to,
            (const float *)kb_buffer(c, ATTENTION_V) + from, bytes);
+}
+
+static void append_rows(kp_ctx *c) {
+    kb_rows rows = kb_rows_of(c, 0);
+    for (kp_u32 r = rows.from; r < rows.to; r++) append_row(c, kb_params(c), r);
 }
 
 /* Appends here and not in the consumer, whose lanes read what both lanes append: the slot's `loaded` barrier, which
@@ -256,12 +308,11 @@ static void append_row(const kp_ctx *c, const attention_params *p, kp_u32 r) {
 static void split_launch(kp_ctx *c) {
     const attention_params *p = kb_params(c);
     kp_u32 cols = p->group * p->head_dim, lo = c->task->lo * cols;
-    kb_fetch_rows(c, ATTENTION_REGION_Q, ATTENTION_Q, p->kv_heads * cols, lo, lo + cols, 0);
-    kb_rows rows = kb_rows_of(c, 0);
-    for (kp_u32 r = rows.from; r < rows.to; r++) append_row(c, p, r);
+    kb_fetch_rows(c, ATTENTION_REGION_Q, ATTENTION_Q, p->q_heads * p->head_dim, lo, lo + cols, 0);
+    if (attention_shares(p) == 1) append_rows(c);
 }
 
-/* The (row, head) units of a task in its regions; unit u is head u mod G of row u / G. */
+/* The (row, head) units of a task in its regions; unit u is head u mod group of row u / group. */
 typedef struct split_view {
     const attention_params *p;
     const kp_step *step;
@@ -308,10 +359,10 @@ static void attend_block(const split_view *v, kp_u32 u0, kp_u32 count, const flo
 /* Units [a, b), all of sequence seq, against this split's pages up to position `last`. */
 static void attend(const kp_ctx *c, const split_view *v, kp_u32 a, kp_u32 b, kp_u32 seq, kp_u32 last) {
     const attention_params *p = v->p;
-    kp_u32 tokens = p->page_tokens;
+    kp_u32 tokens = p->page_tokens, head = c->task->lo / attention_shares(p);
     for (kp_u32 page = c->task->aux; page <= last / tokens; page += p->splits) {
-        const float *k = cache_page(c, p, ATTENTION_CACHE_K, seq, page);
-        const float *value = cache_page(c, p, ATTENTION_CACHE_V, seq, page);
+        const float *k = cache_page(c, p, ATTENTION_CACHE_K, head, seq, page);
+        const float *value = cache_page(c, p, ATTENTION_CACHE_V, head, seq, page);
         kp_u32 start = page * tokens, live = last - start + 1 < tokens ? last - start + 1 : tokens;
         for (kp_u32 t = 0; t < live; t += BLOCK_TOKENS) {
             kp_u32 n = live - t < BLOCK_TOKENS ? live - t : BLOCK_TOKENS;
@@ -350,11 +401,11 @@ static void split_compute(kp_ctx *c) {
 
 /* ---- results ------------------------------------------------------------------------------------- */
 
-/* This KV head's columns of the output, from ATTENTION_REGION_ACC. */
+/* The task's columns of the output, from ATTENTION_REGION_ACC. */
 static void store_rows(kp_ctx *c) {
     const attention_params *p = kb_params(c);
     kp_u32 cols = p->group * p->head_dim, lo = c->task->lo * cols;
-    kb_store_rows(c, ATTENTION_REGION_ACC, ATTENTION_OUT, p->kv_heads * cols, lo, lo + cols, 0);
+    kb_store_rows(c, ATTENTION_REGION_ACC, ATTENTION_OUT, p->q_heads * p->head_dim, lo, lo + cols, 0);
 }
 
 static float *partial_of(const kp_ctx *c, const attention_params *p, kp_u32 split) {
@@ -440,7 +491,8 @@ const op_desc keel_op_attention = {
     .tags = tags,
     .in_name = {"q", "k", "v", "rope", "cache_k", "cache_v"},
     .weight_name = {"q_norm", "k_norm"},
-    .phases = {{.name = "split",
+    .phases = {{.name = "append", .needs = KP_ROLE_BIT(KP_LAUNCHER), .cpu = {[KP_LAUNCHER] = append_rows}},
+               {.name = "split",
                 .needs = KP_ROLE_BIT(KP_LAUNCHER) | KP_ROLE_BIT(KP_CONSUMER) | KP_ROLE_BIT(KP_STORER),
                 .cpu = {[KP_LAUNCHER] = split_launch, [KP_CONSUMER] = split_compute, [KP_STORER] = split_store}},
                {.name = "merge",

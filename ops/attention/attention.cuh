@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention: see attention.h. A warp takes a (row, head) of a KV head, 32 positions at a time: a lane scores one
+/* attention: see attention.h. A warp takes a (row, head) of a task, 32 positions at a time: a lane scores one
  * position, then owns columns of V. */
 #ifndef KEEL_OPS_ATTENTION_CUH
 #define KEEL_OPS_ATTENTION_CUH
@@ -9,10 +9,11 @@
 
 #define KD_HEAD_LANE (ATTENTION_HEAD_MAX / 32) /* columns of a head that a lane owns, at most */
 
-KP_FN kd_act *kd_cache_page(const kp_ctx *c, const attention_params *p, kp_u32 which, kp_u32 seq, kp_u32 page) {
+KP_FN kd_act *kd_cache_page(const kp_ctx *c, const attention_params *p, kp_u32 which, kp_u32 head, kp_u32 seq,
+                            kp_u32 page) {
     const kp_request *q = c->worker->launch->request;
     kp_u64 physical = q->page_table[(kp_u64)seq * q->pages_per_seq + page];
-    return (kd_act *)kb_buffer(c, which) + (physical * p->kv_heads + c->task->lo) * p->page_tokens * p->head_dim;
+    return (kd_act *)kb_buffer(c, which) + (physical * p->kv_heads + head) * p->page_tokens * p->head_dim;
 }
 
 /* A warp: to ← rope(rmsnorm(from)), in f32 by way of `work` [head_dim] in SMEM, rounded at the end. */
@@ -47,25 +48,32 @@ KP_FN const kd_act *kd_rope_row(const kp_ctx *c, const attention_params *p, kp_u
 /* A warp a row: this pass's K and V into the split's pages. */
 KP_FN void kd_append(kp_ctx *c, const attention_params *p, float *work, kp_u32 r) {
     const kp_step *step = kb_step(c);
-    kp_u32 page = step->position[r] / p->page_tokens;
+    kp_u32 page = step->position[r] / p->page_tokens, head = c->task->lo; /* none that appends has a share of one */
     if (page % p->splits != c->task->aux) return;
-    kp_u64 from = ((kp_u64)r * p->kv_heads + c->task->lo) * p->head_dim;
+    kp_u64 from = ((kp_u64)r * p->kv_heads + head) * p->head_dim;
     kp_u64 to = (kp_u64)(step->position[r] % p->page_tokens) * p->head_dim;
     kd_prepare(p, (const kd_act *)kb_buffer(c, ATTENTION_K) + from, 1, (const kd_act *)kb_buffer(c, ATTENTION_K_NORM),
-               kd_rope_row(c, p, r), work, kd_cache_page(c, p, ATTENTION_CACHE_K, step->seq[r], page) + to);
+               kd_rope_row(c, p, r), work, kd_cache_page(c, p, ATTENTION_CACHE_K, head, step->seq[r], page) + to);
     const kd_act *v = (const kd_act *)kb_buffer(c, ATTENTION_V) + from;
-    kd_act *cache = kd_cache_page(c, p, ATTENTION_CACHE_V, step->seq[r], page) + to;
+    kd_act *cache = kd_cache_page(c, p, ATTENTION_CACHE_V, head, step->seq[r], page) + to;
     for (kp_u32 i = kd_lane_thread(); i < p->head_dim; i += KD_WARP) cache[i] = kd_load_act(v + i);
 }
+
+KP_FN void kd_append_rows(kp_ctx *c, const attention_params *p) {
+    float *work = (float *)kb_region(c, ATTENTION_REGION_ACC);
+    for (kp_u32 r = c->lane; r < kb_rows_live(c); r += kd_lanes(KP_LAUNCHER))
+        kd_append(c, p, work + (kp_u64)r * p->head_dim, r);
+}
+
+/* Waits for k, v and the rope table's rows, signals that the split's pages hold this pass; owns its working pages. */
+KD_BODY(attention, append, LAUNCHER) { kd_append_rows(c, (const attention_params *)kb_params(c)); }
 
 KD_BODY(attention, split, LAUNCHER) {
     const attention_params *p = (const attention_params *)kb_params(c);
     kp_u32 cols = p->group * p->head_dim, lo = c->task->lo * cols;
-    kd_fetch(c, (kd_act *)kb_region(c, ATTENTION_REGION_Q), kb_buffer(c, ATTENTION_Q), p->kv_heads * cols, lo,
+    kd_fetch(c, (kd_act *)kb_region(c, ATTENTION_REGION_Q), kb_buffer(c, ATTENTION_Q), p->q_heads * p->head_dim, lo,
              lo + cols, 0);
-    float *work = (float *)kb_region(c, ATTENTION_REGION_ACC);
-    for (kp_u32 r = c->lane; r < kb_rows_live(c); r += kd_lanes(KP_LAUNCHER))
-        kd_append(c, p, work + (kp_u64)r * p->head_dim, r);
+    if (attention_shares(p) == 1) kd_append_rows(c, p);
 }
 
 KP_FN float kd_warp_max(float v) {
@@ -164,10 +172,10 @@ KP_FN void kd_soft_out(const kd_soft *s, kp_u32 dim, float scale, float *out) {
 
 KP_FN void kd_attend(const kp_ctx *c, const attention_params *p, const kd_act *q, kp_u32 r, kd_soft *s) {
     const kp_step *step = kb_step(c);
-    kp_u32 last = step->position[r], tokens = p->page_tokens;
+    kp_u32 last = step->position[r], tokens = p->page_tokens, head = c->task->lo / attention_shares(p);
     for (kp_u32 page = c->task->aux; page <= last / tokens; page += p->splits) {
-        const kd_act *k = kd_cache_page(c, p, ATTENTION_CACHE_K, step->seq[r], page);
-        const kd_act *v = kd_cache_page(c, p, ATTENTION_CACHE_V, step->seq[r], page);
+        const kd_act *k = kd_cache_page(c, p, ATTENTION_CACHE_K, head, step->seq[r], page);
+        const kd_act *v = kd_cache_page(c, p, ATTENTION_CACHE_V, head, step->seq[r], page);
         kp_u32 start = page * tokens, live = last - start + 1 < tokens ? last - start + 1 : tokens;
         for (kp_u32 t = 0; t < live; t += KD_WARP) {
             kp_u32 n = live - t < KD_WARP ? live - t : KD_WARP;
@@ -195,13 +203,13 @@ KD_BODY(attention, split, CONSUMER) {
     }
 }
 
-/* This KV head's columns of the output, rounded. */
+/* The task's columns of the output, rounded. */
 KP_FN void kd_attention_out(kp_ctx *c, const attention_params *p) {
     const float *acc = (const float *)kb_region(c, ATTENTION_REGION_ACC);
     kd_act *out = (kd_act *)kb_buffer(c, ATTENTION_OUT);
     kp_u32 cols = p->group * p->head_dim, lo = c->task->lo * cols, n = kb_rows_live(c) * cols;
     for (kp_u32 i = kd_thread(c); i < n; i += kd_threads(c))
-        out[(kp_u64)(i / cols) * p->kv_heads * cols + lo + i % cols] = kd_round(acc[i]);
+        out[(kp_u64)(i / cols) * p->q_heads * p->head_dim + lo + i % cols] = kd_round(acc[i]);
 }
 
 KP_FN float *kd_partial(const kp_ctx *c, const attention_params *p, kp_u32 split) {

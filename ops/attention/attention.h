@@ -13,6 +13,10 @@
  * head, combines the partials (Dao et al., Flash-Decoding, 2023): out = Σ_s e^(m_s − m) acc_s / Σ_s e^(m_s − m) l_s. A
  * split without pages has l = 0 and counts for nothing.
  *
+ * Where the sums of a KV head's G query heads do not fit SMEM, the heads are cut: a task of "split" and of "merge" has
+ * an equal share of them, and a KV head's pages are read by several tasks. None of these may append then, as the others
+ * read what it appends: phase "append", a task (KV head, split), goes before.
+ *
  * Plans for a GPU that carry one row a pass have one phase "stream" in place of the two, where a head fits it:
  * attention_tiled.h.
  *
@@ -34,29 +38,34 @@ enum {
     ATTENTION_Q_NORM,  /* weight [head_dim]; optional */
     ATTENTION_K_NORM,  /* weight [head_dim]; optional */
     ATTENTION_OUT,     /* [M][q_heads × head_dim] */
-    ATTENTION_PARTIAL, /* scratch, with more than one split: [kv_heads][splits] of { acc [M][G][D], m and l [M][G][2] }
-                        */
+    ATTENTION_PARTIAL, /* scratch, with more than one split: [shares of heads][splits] of { acc [M][group][D], m and l
+                          [M][group][2] } */
     ATTENTION_ARRIVED, /* scratch of "stream", with more than one split: [kv_heads] of 16 counters, one a storer lane */
     ATTENTION_BUFFERS
 };
 enum {
-    ATTENTION_REGION_Q,  /* split: [M][G][D] */
-    ATTENTION_REGION_ACC /* split: as one partial of the scratch; merge, which has no other: [M][G][D] */
+    ATTENTION_REGION_Q,  /* split: [M][group][D] */
+    ATTENTION_REGION_ACC /* split: as one partial of the scratch; merge and append have no other: [M][group][D], [M][D]
+                          */
 };
 
 enum { ATTENTION_HEAD_MAX = 256 };
 
 typedef struct attention_params {
     kp_u32 q_heads, kv_heads, head_dim;
-    kp_u32 group;      /* G */
+    kp_u32 group;      /* query heads of a task, all of one KV head: G, or where they are cut a divisor of it */
     kp_u32 rotary_dim; /* 0: no rope */
     kp_u32 splits, page_tokens;
     kp_u32 m_max; /* rows the scratch has room for */
     kp_u32 q_norm_dtype, k_norm_dtype;
-    kp_u32 stage_tokens; /* positions of a stage of the stream; 0: the plan has phases "split" and "merge" */
+    kp_u32 stage_tokens; /* positions of a stage of the stream; 0: the plan has "split" and "merge" */
     kp_u32 parts;        /* consumer lanes that share the stages */
     float eps, scale;
 } attention_params;
+
+/* Tasks (of one split) that the query heads of a KV head are cut over; 1: they are not cut. Task lo has query heads
+ * [lo × group, (lo + 1) × group), of KV head lo / shares. */
+KP_FN kp_u32 attention_shares(const attention_params *p) { return p->q_heads / p->kv_heads / p->group; }
 
 /* Elements of one partial. */
 KP_FN kp_u64 attention_partial_floats(const attention_params *p) {

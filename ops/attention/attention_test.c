@@ -216,7 +216,7 @@ static void groups_dims_norms_and_rope(void **state) {
     for (unsigned i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         for (uint32_t lanes = 1; lanes <= 2; lanes++) {
             shape s = shapes[i];
-            if (harness_on_gpu() && (lanes > 1 || s.group * s.dim >= 1024)) continue; /* its lanes and SMEM are given */
+            if (harness_on_gpu() && lanes > 1) continue; /* its lanes are given */
             s.lanes = lanes;
             s.workers = 1 + i % 3;
             s.seed = 10 + i;
@@ -227,6 +227,33 @@ static void groups_dims_norms_and_rope(void **state) {
             fixture_close(&f);
         }
     }
+}
+
+/* More heads a KV head than SMEM has room for the sums of: 16 rows of 127 heads of 256 fit a CPU plan, of 8 of 128 a
+ * GPU plan. */
+static void heads_that_are_cut(void **state) {
+    (void)state;
+    static const shape many = {.group = 128, .kv_heads = 2, .dim = 256, .rotary = 64, .q_norm = true, .k_norm = true};
+    static const shape few = {.group = 16, .kv_heads = 2, .dim = 128, .rotary = 128, .q_norm = true, .k_norm = true};
+    static const shape odd = {.group = 9, .kv_heads = 1, .dim = 256, .rotary = 2, .k_norm = true};
+    const shape *shapes[] = {harness_on_gpu() ? &few : &many, harness_on_gpu() ? &odd : &many};
+    for (uint32_t splits = 1; splits <= 3; splits++) {
+        shape s = *shapes[splits % 2];
+        s.splits = splits;
+        s.lanes = 1 + splits % 2;
+        s.workers = splits;
+        s.seed = 50 + splits;
+        fixture f;
+        fixture_open(&f, s);
+        assert_true(harness_has_phase(f.h, "append"));
+        run_to(&f, 70, 13); /* a pass over a page's border */
+        run_to(&f, 72, 1);
+        fixture_close(&f);
+    }
+    fixture f;
+    fixture_open(&f, plain);
+    assert_false(harness_has_phase(f.h, "append"));
+    fixture_close(&f);
 }
 
 static void page_borders_and_splits(void **state) {
@@ -413,7 +440,7 @@ static void rows_of_several_sequences(void **state) {
         static const enum kp_role order[] = {KP_CONSUMER, KP_STORER};
         for (kp_u32 i = 0; i < 4; i++) {
             kp_ctx c = {.worker = &worker, .role = KP_CONSUMER, .lane = i % 2, .task = &task};
-            op_find("attention")->phases[0].cpu[order[i / 2]](&c);
+            op_find("attention")->phases[1].cpu[order[i / 2]](&c);
         }
     }
     harness_compare(op_find("attention"), "two sequences", out[0], want[0], ROWS, HEADS * G * DIM, HEADS * G * DIM,
@@ -471,6 +498,7 @@ static void refuses_wrong_shapes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_dims_norms_and_rope),
+        cmocka_unit_test(heads_that_are_cut),
         cmocka_unit_test(page_borders_and_splits),
         cmocka_unit_test(every_number_of_rows),
         cmocka_unit_test(large_scores),

@@ -384,8 +384,8 @@ KP_FN int kd_tiled_mine(const attention_params *p) { return kd_lane_thread() * 4
 KP_FN void kd_tiled_append(const kp_ctx *c, const attention_params *p) {
     const kp_step *step = kb_step(c);
     kp_u32 page = step->position[0] / p->page_tokens, at = step->position[0] % p->page_tokens;
-    kd_act *k = kd_cache_page(c, p, ATTENTION_CACHE_K, step->seq[0], page);
-    kd_act *v = kd_cache_page(c, p, ATTENTION_CACHE_V, step->seq[0], page);
+    kd_act *k = kd_cache_page(c, p, ATTENTION_CACHE_K, c->task->lo, step->seq[0], page);
+    kd_act *v = kd_cache_page(c, p, ATTENTION_CACHE_V, c->task->lo, step->seq[0], page);
     const kd_act *new_k = kd_tiled_to(c, p, p->group), *new_v = kd_tiled_to(c, p, p->group + 1);
     KP_ROLLED
     for (kp_u32 i = 2 * kd_thread(c); i < p->head_dim; i += 2 * kd_threads(c)) {

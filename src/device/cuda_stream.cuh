@@ -15,9 +15,14 @@
 
 #include "device/cuda_prim.cuh"
 
-/* Copies in flight at most: with more, polls and activations queue behind them. */
+/* Copies in flight at most: with more, polls and activations queue behind them. A ring that pages have left only seven
+ * stages takes one fewer. */
 #ifndef KD_IN_FLIGHT
+#if KD_STAGES < 8
+#define KD_IN_FLIGHT 3u
+#else
 #define KD_IN_FLIGHT 4u
+#endif
 #endif
 #ifndef KD_IN_FLIGHT_AHEAD /* of a task whose x is not there yet; at most KD_IN_FLIGHT */
 #define KD_IN_FLIGHT_AHEAD 2u

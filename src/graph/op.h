@@ -7,7 +7,7 @@
 #include "device/body.h"
 #include "graph/graph.h"
 
-enum { OP_PHASES = 3, OP_ATTRS = 16 };
+enum { OP_PHASES = 4, OP_ATTRS = 16 };
 
 typedef struct op_attr {
     const char *name; /* NULL ends the table */
@@ -19,7 +19,7 @@ typedef struct op_attr {
     double (*meaning)(const graph_op *op);
 } op_attr;
 
-/* One launchable step of an op. Most ops have one; attention has split and merge, argmax partial and reduce. */
+/* One launchable step of an op. Most ops have one; attention has append, split and merge, argmax partial and reduce. */
 typedef struct op_phase {
     const char *name;      /* NULL ends the table; "" when the op has one phase */
     bool ring;             /* a phase of archs with a ring to stream through; others are not owed a body */

@@ -352,8 +352,7 @@ static keel_status maker_open(maker *m) {
 
 /* An edge from a weak phase holds by its data, and says nothing of anything else. */
 static keel_status find_weak(maker *m) {
-    uint8_t *tagged = mem_calloc((size_t)m->t->g->n_tensors + 1, 1),
-            *unread = mem_calloc((size_t)m->t->n_scratches + 1, 1);
+    uint8_t *tagged = mem_calloc((size_t)m->t->g->n_tensors + 1, 1), *unread = mem_calloc(plan_unread_slots(m->t), 1);
     keel_status s = tagged && unread ? KEEL_OK : KEEL_NOMEM_AT(m->err, "plan: events");
     if (s == KEEL_OK) {
         plan_find_tagged(m->t, m->p, tagged);

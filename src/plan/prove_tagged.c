@@ -34,7 +34,7 @@ void prove_tagged(prover *v) {
     for (uint32_t r = 0; r < v->n; r++) {
         const plan *p = v->ranks[r].p;
         uint8_t *tagged = prove_array(v, (size_t)p->n_buffers + 2, 1);
-        uint8_t *unread = prove_array(v, (size_t)v->ranks[r].t.n_scratches + 1, 1);
+        uint8_t *unread = prove_array(v, plan_unread_slots(&v->ranks[r].t), 1);
         if (v->nomem) return;
         plan_find_unread(&v->ranks[r].t, unread);
         check_buffers(v, r, tagged);

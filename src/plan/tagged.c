@@ -27,25 +27,40 @@ void plan_find_tagged(const tiler *t, const plan *p, uint8_t *tagged) {
     }
 }
 
+static uint32_t slot_of(const tiler *t, int32_t tensor) {
+    return tensor < SCRATCH_BASE ? (uint32_t)tensor : (uint32_t)t->g->n_tensors + 1 + (uint32_t)(tensor - SCRATCH_BASE);
+}
+
+uint32_t plan_unread_slots(const tiler *t) { return (uint32_t)t->g->n_tensors + 1 + t->n_scratches; }
+
+/* Units of a cache that the task itself writes. */
+static bool reads_own(const tiler *t, const access *a) {
+    if (a->tensor >= SCRATCH_BASE) return false;
+    for (uint32_t i = t->access_first[a->task]; i < t->access_first[a->task + 1]; i++) {
+        const access *w = &t->accesses[i];
+        if (w->write && w->tensor == a->tensor && w->lo <= a->lo && w->hi >= a->hi) return true;
+    }
+    return false;
+}
+
 void plan_find_unread(const tiler *t, uint8_t *unread) {
-    memset(unread, 1, t->n_scratches);
+    for (int id = 0; id <= t->g->n_tensors; id++) unread[id] = graph_tensor_at(t->g, id)->kind == TENSOR_CACHE;
+    memset(unread + t->g->n_tensors + 1, 1, t->n_scratches);
     for (uint32_t i = 0; i < t->n_accesses; i++) {
         const access *a = &t->accesses[i];
-        if (a->tensor >= SCRATCH_BASE && a->tensor != TILER_STATE && !a->write && !a->count)
-            unread[a->tensor - SCRATCH_BASE] = 0;
+        if (a->tensor == TILER_STATE || a->write || a->count || !unread[slot_of(t, a->tensor)]) continue;
+        unread[slot_of(t, a->tensor)] = reads_own(t, a);
     }
 }
 
-/* A cache is for later iterations, which the border orders, and for the task itself. Scratch that no task reads is what
- * tasks of a phase hand to each other, in the order of the op's own counts. */
+/* A cache that no other task reads is for later iterations, which the border orders, and for the task itself. Scratch
+ * that no task reads is what tasks of a phase hand to each other, in the order of the op's own counts. */
 bool plan_writes_tagged(const tiler *t, const uint8_t *tagged, const uint8_t *unread, uint32_t task) {
     for (uint32_t i = t->access_first[task]; i < t->access_first[task + 1]; i++) {
         const access *a = &t->accesses[i];
         if (!a->write && !a->count) continue;
         if (a->tensor == TILER_STATE) return false;
-        if (a->tensor >= SCRATCH_BASE ? !unread[a->tensor - SCRATCH_BASE]
-                                      : !tagged[a->tensor] && graph_tensor_at(t->g, a->tensor)->kind != TENSOR_CACHE)
-            return false;
+        if (!unread[slot_of(t, a->tensor)] && (a->tensor >= SCRATCH_BASE || !tagged[a->tensor])) return false;
     }
     return true;
 }

@@ -92,7 +92,9 @@ keel_status plan_tile(tiler *t, plan *p, keel_error *err);
 keel_status plan_make_events(tiler *t, plan *p, phase_sets *full, keel_error *err);
 /* Which graph tensors' data shall carry their epoch: tagged[id] = 1. */
 void plan_find_tagged(const tiler *t, const plan *p, uint8_t *tagged);
-/* Which scratches no task reads: unread[i] = 1. */
+/* Which scratches no task reads, and which caches none but the tasks that write the same units: unread[slot] = 1. Slots
+ * are those of the graph's tensors, by id, and behind them those of scratches. */
+uint32_t plan_unread_slots(const tiler *t);
 void plan_find_unread(const tiler *t, uint8_t *unread);
 /* Of a task's accesses: does it write, for others to read in this iteration, nothing but tagged buffers? */
 bool plan_writes_tagged(const tiler *t, const uint8_t *tagged, const uint8_t *unread, uint32_t task);

@@ -174,8 +174,8 @@ KP_FN kp_u16 kx_ld16(const kp_u16 *p) { return kx_emu_load<kp_u16>(p, EMU_GLOBAL
 KP_FN kp_u32 kx_ld32(const void *p) { return kx_emu_poll<kp_u32>(p, EMU_GLOBAL); }
 KP_FN float kx_ld_f32(const float *p) { return kx_emu_load<float>(p, EMU_GLOBAL); }
 KP_FN kp_u64 kx_ld64(const kp_u64 *p) { return kx_emu_poll<kp_u64>(p, EMU_GLOBAL); }
-KP_FN kx_vec kx_ld128(const void *p) { return kx_emu_poll<kx_vec>(p, EMU_GLOBAL); }
-KP_FN kx_vec kx_ld128_whole(const void *p) { return kx_ld128(p); }
+KP_FN kx_vec kx_ld128(const void *p) { return kx_emu_load<kx_vec>(p, EMU_GLOBAL); }
+KP_FN kx_vec kx_ld128_whole(const void *p) { return kx_emu_poll<kx_vec>(p, EMU_GLOBAL); }
 KP_FN kx_vec kx_ld128_const(const void *p) { return kx_emu_load<kx_vec>(p, EMU_GLOBAL); }
 KP_FN kx_vec kx_ld128_shared(const void *p) { return kx_emu_load<kx_vec>(p, EMU_SHARED); }
 KP_FN void kx_st128(void *p, kx_vec v) { kx_emu_store(p, v, EMU_GLOBAL); }

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-static plan *make_plan(const char *arch, uint32_t m_max) {
+static plan *plan_of(const char *arch, uint32_t m_max, int kv_heads) {
     keel_error err = KEEL_ERROR_INITIALIZER;
     char path[512];
     json_t *config = NULL;
@@ -22,12 +22,15 @@ static plan *make_plan(const char *arch, uint32_t m_max) {
     plan_options po = {.arch = arch, .m_max = m_max, .workers = 132, .max_seq = 512};
     snprintf(path, sizeof path, "%s/models/geometries/qwen3-0.6b.json", KEEL_SOURCE_DIR);
     if (json_read(path, 1 << 20, &config, &err) != KEEL_OK) fail_msg("%s", err.detail);
+    if (json_object_set_new(config, "num_key_value_heads", json_integer(kv_heads))) fail_msg("memory");
     if (model_build(config, path, &mo, &g, &err) != KEEL_OK) fail_msg("%s", err.detail);
     if (plan_build(g, &po, &p, &err) != KEEL_OK) fail_msg("%s", err.detail);
     json_decref(config);
     graph_close(g);
     return p;
 }
+
+static plan *make_plan(const char *arch, uint32_t m_max) { return plan_of(arch, m_max, 8); }
 
 static uint32_t count(const plan *p, buffer_kind kind) {
     uint32_t n = 0;
@@ -67,6 +70,24 @@ static void where_they_are(void **state) {
     plan_close(p);
     p = make_plan("cpu", 1);
     assert_int_equal(count(p, BUFFER_TAGGED), 0);
+    plan_close(p);
+}
+
+/* The one phase that writes caches alone (16 heads of 128 a KV head are cut): other tasks read them in this iteration,
+ * and its events must order that. */
+static void appends_for_others(void **state) {
+    (void)state;
+    plan *p = plan_of("sm_90a", 16, 1);
+    uint32_t append = KP_NONE;
+    for (uint32_t i = 0; i < p->n_tasks; i++) {
+        const plan_body *b = &p->bodies[p->tasks[i].body];
+        if (strcmp(b->op->phases[b->phase].name, "append") == 0) append = p->tasks[i].trigger;
+    }
+    assert_int_not_equal(append, KP_NONE);
+    for (uint32_t e = 0; e < p->n_events; e++) assert_false(p->events[e].weak);
+    assert_int_equal(plan_prove((const plan *const *)&p, 1, NULL, NULL), KEEL_OK);
+    p->events[append].weak = true;
+    refused(p, "weak");
     plan_close(p);
 }
 
@@ -160,9 +181,13 @@ static void ops_that_know_no_tags(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(where_they_are),          cmocka_unit_test(weak_where_it_must_not_be),
-        cmocka_unit_test(strong_is_always_right),  cmocka_unit_test(step_record_needs_its_own_event),
-        cmocka_unit_test(reader_without_its_wait), cmocka_unit_test(shares_with_nothing),
+        cmocka_unit_test(where_they_are),
+        cmocka_unit_test(appends_for_others),
+        cmocka_unit_test(weak_where_it_must_not_be),
+        cmocka_unit_test(strong_is_always_right),
+        cmocka_unit_test(step_record_needs_its_own_event),
+        cmocka_unit_test(reader_without_its_wait),
+        cmocka_unit_test(shares_with_nothing),
         cmocka_unit_test(ops_that_know_no_tags),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -334,6 +334,13 @@ void harness_close(harness *h) {
     free(h);
 }
 
+bool harness_has_phase(const harness *h, const char *phase) {
+    for (uint32_t b = 0; b < h->p->n_bodies; b++) {
+        if (strcmp(h->p->bodies[b].op->phases[h->p->bodies[b].phase].name, phase) == 0) return true;
+    }
+    return false;
+}
+
 bool harness_on_gpu(void) { return getenv("KEEL_HARNESS_ARCH") != NULL; }
 
 double harness_tolerance(double cpu) { return harness_on_gpu() ? 4e-3 : cpu; }

@@ -56,6 +56,8 @@ void harness_compare(const op_desc *op, const char *what, const float *got, cons
 /* What a number may differ by where the test says so itself: cpu, or what the GPU's rounding allows of numbers up to 1.
  */
 double harness_tolerance(double cpu);
+/* Has the plan tasks of a phase of that name? */
+bool harness_has_phase(const harness *h, const char *phase);
 bool harness_on_gpu(void);
 /* Of this process, so far. */
 typedef struct harness_count {
