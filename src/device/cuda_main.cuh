@@ -77,7 +77,8 @@ KX_KERNEL_OF(keel_run, KD_LANES *KD_WARP)(KX_PARAM(kp_launch, launch)) {
     KX_SHARED_ARRAY(kp_bar, page_free, KD_PAGES);
     KX_SHARED_ARRAY(kp_u32, claims, KD_PAGES);
     KX_SHARED(kp_u32, ready);
-    static_assert(sizeof worker + sizeof page_free + sizeof claims + sizeof(kd_ring) + sizeof(kd_waits) + 16 <= KD_FIXED_BYTES,
+    static_assert(sizeof worker + sizeof page_free + sizeof claims + sizeof(kd_ring) + sizeof(kd_waits) + 16 <=
+                      KD_FIXED_BYTES,
                   "slots and barriers do not fit beside pages and ring");
     kp_u32 warp = kx_thread() / KD_WARP;
     if (kd_first()) *kd_lane_mine() = kd_lane{0, 0, 0};
@@ -95,7 +96,8 @@ KX_KERNEL_OF(keel_run, KD_LANES *KD_WARP)(KX_PARAM(kp_launch, launch)) {
         worker.launch = &launch;
         worker.step_of = 0;
         kp_worker_init(&worker);
-        for (kp_u32 i = 0; i < KP_SLOTS * KP_BAND_LANES; i++) worker.slot[i / KP_BAND_LANES].bands[i % KP_BAND_LANES] = 0;
+        for (kp_u32 i = 0; i < KP_SLOTS * KP_BAND_LANES; i++)
+            worker.slot[i / KP_BAND_LANES].bands[i % KP_BAND_LANES] = 0;
         ready = kd_check_in(&launch, KD_CHECK_IN_NS);
     }
     kx_syncthreads();

@@ -132,11 +132,12 @@ KP_FN void kx_bulk_load(void *to, const void *from, kp_u32 bytes, kp_u64 *bar) {
 
 /* The same of what is read once: the second-level cache gives it up before anything else. */
 KP_FN void kx_bulk_load_once(void *to, const void *from, kp_u32 bytes, kp_u64 *bar) {
-    asm volatile("{.reg .b64 P; createpolicy.fractional.L2::evict_first.b64 P, 1.0;"
-                 "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], P;}" ::
-                     "r"(kx_smem(to)),
-                 "l"(from), "r"(bytes), "r"(kx_smem(bar))
-                 : "memory");
+    asm volatile(
+        "{.reg .b64 P; createpolicy.fractional.L2::evict_first.b64 P, 1.0;"
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], P;}" ::
+            "r"(kx_smem(to)),
+        "l"(from), "r"(bytes), "r"(kx_smem(bar))
+        : "memory");
 }
 
 /* ---- loads and stores (9.7.9 "ld", "ld.global.nc", "st"; 8 "Memory Consistency Model") ------------ */

@@ -15,13 +15,15 @@
 
 #include "device/cuda_prim.cuh"
 
-/* Copies in flight at most: with more, polls and activations queue behind them. A ring that pages have left only seven
- * stages takes one fewer. */
+/* Copies in flight at most: with more, polls and activations queue behind them. Fewer where pages have left the ring
+ * few stages. */
 #ifndef KD_IN_FLIGHT
 #if KD_STAGES < 8
 #define KD_IN_FLIGHT 3u
-#else
+#elif KD_STAGES < 9
 #define KD_IN_FLIGHT 4u
+#else
+#define KD_IN_FLIGHT 5u
 #endif
 #endif
 #ifndef KD_IN_FLIGHT_AHEAD /* of a task whose x is not there yet; at most KD_IN_FLIGHT */

@@ -19,32 +19,20 @@ KP_FN int kd_tagged_idle(kp_ctx *c) {
 }
 
 /* Until the vector at `at` of thread `who` of the lane is of this epoch: one thread looks, so that a long wait does not
- * load the second-level cache. A look takes some 2,000 cycles there and back, so several are on their way, one behind
- * the other. 0: aborted. */
-enum { KD_LOOKS = 4, KD_LOOKS_APART = 32 /* times some 14 cycles */ };
+ * load the second-level cache. 0: aborted. */
 KX_OUTLINED int kd_tagged_wait(const kd_vec *at, kp_u32 who, kp_u32 epoch) {
     kd_lane *l = kd_lane_mine();
     if (kd_first()) {
         l->what = KP_WHAT_TAGGED;
         l->target = epoch;
     }
-    kp_u32 seen[KD_LOOKS];
-#pragma unroll
-    for (int i = 0; i < KD_LOOKS; i++) {
-        seen[i] = epoch;
-        if (kd_lane_thread() == who) seen[i] = kx_ld32(&at->w[3]);
-        KP_ROLLED
-        for (int k = 0; k < KD_LOOKS_APART; k++) (void)kx_clock64();
-    }
     KP_ROLLED
-    do {
-#pragma unroll
-        for (int i = 0; i < KD_LOOKS; i++) {
-            if (kx_all(seen[i] == epoch)) return 1;
-            if (kd_lane_thread() == who) seen[i] = kx_ld32(&at->w[3]);
-        }
-    } while (!kd_turn());
-    return 0;
+    for (;;) {
+        int there = 1;
+        if (kd_lane_thread() == who) there = kx_ld128_whole(at).w[3] == epoch;
+        if (kx_all(there)) return 1;
+        if (kd_turn()) return 0;
+    }
 }
 
 /* Units `unit`, unit + stride, …, N of them and below n: their vectors, each brought until it is of this iteration. All
@@ -81,34 +69,28 @@ KP_FN int kd_tagged_take(kp_ctx *c, const kd_vec *row, kp_u32 unit, kp_u32 strid
         }
         kp_u32 who = kx_ballot(missing != 0);
         if (!who) return 1;
-        if (kx_popc(who) <= FEW ? kd_tagged_idle(c) : !kd_tagged_wait(missing, KD_WARP - 1 - kx_clz(who), epoch)) return 0;
+        if (kx_popc(who) <= FEW ? kd_tagged_idle(c) : !kd_tagged_wait(missing, KD_WARP - 1 - kx_clz(who), epoch))
+            return 0;
     }
 }
 
-/* All threads of the role: columns [lo, hi), whole units, each handed to put(column − lo, its first 8, its last 8). A
- * thread has N units on their way at once. */
-template <kp_u32 N, class Put> KP_FN void kd_tagged_fetch_by(kp_ctx *c, const kd_vec *row, kp_u32 n, Put put) {
-    kp_u32 all = kd_threads(c);
+/* All threads of the role: columns [lo, hi), whole units, each handed to put(column − lo, its first 8, its last 8). */
+template <class Put> KP_FN void kd_tagged_fetch(kp_ctx *c, const void *from, kp_u32 lo, kp_u32 hi, Put put) {
+    enum { AT_ONCE = 4 }; /* 8,192 columns by four lanes; with more, registers spill */
+    const kd_vec *row = (const kd_vec *)from + lo / KP_TAGGED_COLS * KP_TAGGED_VECS;
+    kp_u32 n = (hi - lo) / KP_TAGGED_COLS, all = kd_threads(c);
     KP_ROLLED
-    for (kp_u32 base = 0; base < n; base += N * all) {
+    for (kp_u32 base = 0; base < n; base += AT_ONCE * all) {
         kp_u32 unit = base + kd_thread(c);
-        kd_vec v[N][KP_TAGGED_VECS];
-        if (!kd_tagged_take<N>(c, row, unit, all, n, v)) return;
+        kd_vec v[AT_ONCE][KP_TAGGED_VECS];
+        if (!kd_tagged_take<AT_ONCE>(c, row, unit, all, n, v)) return;
 #pragma unroll
-        for (kp_u32 j = 0; j < N; j++) { /* the first test is for the compiler, where n is a constant */
+        for (kp_u32 j = 0; j < AT_ONCE; j++) { /* the first test is for the compiler, where n is a constant */
             kd_vec a = {v[j][0].w[0], v[j][0].w[1], v[j][0].w[2], v[j][1].w[0]};
             kd_vec b = {v[j][1].w[1], v[j][1].w[2], v[j][2].w[0], v[j][2].w[1]};
             if (j * all < n && unit + j * all < n) put((unit + j * all) * KP_TAGGED_COLS, a, b);
         }
     }
-}
-template <class Put> KP_FN void kd_tagged_fetch(kp_ctx *c, const void *from, kp_u32 lo, kp_u32 hi, Put put) {
-    const kd_vec *row = (const kd_vec *)from + lo / KP_TAGGED_COLS * KP_TAGGED_VECS;
-    kp_u32 n = (hi - lo) / KP_TAGGED_COLS, each = (n + kd_threads(c) - 1) / kd_threads(c);
-    if (each == 4)
-        kd_tagged_fetch_by<4>(c, row, n, put); /* with more, registers spill */
-    else
-        kd_tagged_fetch_by<3>(c, row, n, put);
 }
 
 /* A unit's address, in the row of a slot's buffer. */
@@ -138,8 +120,7 @@ template <class Unit, class Value> KP_FN void kd_tagged_store(kp_ctx *c, kp_u32 
 }
 
 /* The same band by band of 16 columns, as the consumer's lanes have them ready. */
-template <class Unit, class Value>
-KP_FN void kd_tagged_store_bands(kp_ctx *c, kp_u32 bands, Unit unit, Value value) {
+template <class Unit, class Value> KP_FN void kd_tagged_store_bands(kp_ctx *c, kp_u32 bands, Unit unit, Value value) {
     static_assert(KP_TAGGED_COLS == 16, "a band is a unit");
     kp_u32 t = kd_lane_thread();
     KP_ROLLED

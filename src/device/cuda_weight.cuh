@@ -41,9 +41,7 @@ template <int STAGED> KP_FN kd_vec kd_eight_of(const kd_act *x, kp_u32 at, kp_u3
 /* Sums that a row's products go to in turns: two where a pass may carry more than 8 rows, whoever is there. */
 enum { KD_CHAINS = KD_M_MAX > 8 ? 2 : 4 };
 
-template <int HALVES> struct kd_group {
-    kd_vec a[KP_GROUP], x[HALVES][KP_GROUP / 2];
-};
+template <int HALVES> struct kd_group { kd_vec a[KP_GROUP], x[HALVES][KP_GROUP / 2]; };
 /* w: this thread's first vector of the group; at: its first column. */
 template <int HALVES, int STAGED>
 KP_FN void kd_group_load(kd_group<HALVES> *g, const kd_vec *w, const kd_act *x0, const kd_act *x1, kp_u32 at,

@@ -36,9 +36,9 @@ typedef struct kp_instance {
 /* GPU: all that the roles need of a queue entry, in one piece, so that one copy brings it; made by the host. */
 typedef struct kp_record {
     kp_task task;
-    kp_u32 variant; /* which case of the plan's dispatch runs it */
-    kp_u32 entry;   /* of the queues */
-    kp_u32 weak;    /* 1: the additions to its event need not order what it wrote, which is tagged */
+    kp_u32 variant;  /* which case of the plan's dispatch runs it */
+    kp_u32 entry;    /* of the queues */
+    kp_u32 weak;     /* 1: the additions to its event need not order what it wrote, which is tagged */
     kp_u32 by_step;  /* 1: of its events it waits for the step's alone */
     kp_u32 by_bands; /* 1: its storer stores band by band, as the consumer's lanes have them ready */
     kp_u32 pad;
@@ -154,7 +154,7 @@ typedef struct kp_ctx {
 #ifdef KD_TRACE
     kp_u32 held; /* cycles that the ring kept it waiting since the last mark */
 #endif
-    kp_u32 tagged;      /* its slots whose buffers are tagged (device/tagged.h), a bit each */
+    kp_u32 tagged; /* its slots whose buffers are tagged (device/tagged.h), a bit each */
 #endif
 } kp_ctx;
 

@@ -289,7 +289,8 @@ static bool makes_step(const plan *p, const plan_phase *ph) {
 static bool stores_by_bands(const plan *p, const kp_task *t) {
     const plan_instance *inst = &p->instances[t->instance];
     uint32_t out = inst->buffer[inst->op->max_in + inst->op->max_weights];
-    return inst->op->phases[p->bodies[t->body].phase].by_bands && p->m_max == 1 && out != KP_NONE && p->buffers[out].kind == BUFFER_TAGGED;
+    return inst->op->phases[p->bodies[t->body].phase].by_bands && p->m_max == 1 && out != KP_NONE &&
+           p->buffers[out].kind == BUFFER_TAGGED;
 }
 
 /* Where they fit into the record: without the weak ones, since the launcher looks at the data themselves. */
