@@ -31,8 +31,11 @@ template <int STAGED> KP_FN kp_u32 kd_pair_of(const kd_act *x, kp_u32 at, kp_u32
 /* Eight columns of x from `at` on, a multiple of 8. */
 template <int STAGED> KP_FN kd_vec kd_eight_of(const kd_act *x, kp_u32 at, kp_u32 k) {
     if (STAGED) return *(const kd_vec *)(x + at);
-    if (at + 8 <= k && k % 8 == 0) return kd_load16(x + at);
-    kd_vec v;
+    kd_vec v = {{0, 0, 0, 0}};
+    if (k % 8 == 0) { /* known when this is compiled */
+        if (at < k) v = kd_load16(x + at);
+        return v;
+    }
 #pragma unroll
     for (kp_u32 i = 0; i < 4; i++) v.w[i] = kd_pair_of<0>(x, at, 2 * i, k);
     return v;
