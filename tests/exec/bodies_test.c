@@ -124,6 +124,7 @@ static void sm_80_has_no_bulk_copies(void **state) {
     keel_status s = cuda_compile_text(
         "sm_80",
         "#define KD_STAGES 8\n#define KD_STAGE_BYTES 16384\n#define KD_LANES_OF 1, 1, 4, 4, 1\n"
+        "#define KD_LANES 11\n#define KD_M_MAX 1\n"
         "#include \"device/cuda_prim.cuh\"\n"
         "KX_KERNEL(keel_bulk)(kp_u64 *bar, void *to, const void *from) { kx_bulk_load(to, from, 16, bar); }\n",
         r, &err);
