@@ -36,7 +36,7 @@ KX_KERNEL(keel_pack)(const kd_act *from, kd_vec *to, kp_u32 n, kp_u32 k, kp_u64 
 }
 
 /* Two tiles of codes from column `first` on, of whose 32 columns a thread has 8 that lie together: what kd_f8_tile()
- * and kd_f8_x() take. */
+ * and kd_eight_of() take. */
 KP_FN kd_vec kd_pack_codes(const kp_u8 *from, kp_u32 n, kp_u32 k, kp_u32 band, kp_u32 first, kp_u32 lane) {
     kd_vec v;
     for (kp_u32 i = 0; i < 4; i++) {

@@ -102,6 +102,12 @@ KP_FN kd_waits *kd_waits_shared(void) {
     return &waits;
 }
 KP_FN kd_lane *kd_lane_mine(void) { return &kd_waits_shared()->lane[kx_thread() / KD_WARP]; }
+KP_FN void kd_waits_for(kp_u32 what, kp_u32 target) {
+    kd_lane *l = kd_lane_mine();
+    if (!kd_first()) return;
+    l->what = what;
+    l->target = target;
+}
 
 /* What a lane does in a turn of a wait that found nothing stands in the text once, away from where it waits: the text
  * of a layer has to fit the instruction cache.
@@ -117,11 +123,7 @@ KX_OUTLINED int kd_turn(void) {
     return spins % KD_POLL_EVERY == 0 && kx_any((int)kx_ld_volatile(kd_waits_shared()->abort));
 }
 KX_OUTLINED int kd_wait_long(const kp_bar *bar, kp_u32 parity, kp_u32 what) {
-    kd_lane *l = kd_lane_mine();
-    if (kd_first()) {
-        l->what = what;
-        l->target = parity;
-    }
+    kd_waits_for(what, parity);
     KP_ROLLED
     for (;;) {
         if (kp_bar_test(bar, parity)) return 1;
@@ -140,11 +142,7 @@ KP_FN int kp_abort_poll(kp_ctx *c) {
 }
 KP_FN void kp_yield(kp_ctx *c, kp_hint hint) {
     (void)c;
-    kd_lane *l = kd_lane_mine();
-    if (kd_first()) {
-        l->what = hint.what;
-        l->target = hint.target;
-    }
+    kd_waits_for(hint.what, hint.target);
 }
 KP_FN int kp_run_over(const kp_launch *l) { return kp_load_acquire(&l->state->finished) != 0; }
 
@@ -156,8 +154,11 @@ KP_FN void kd_band_ready(const kp_ctx *c, kp_u32 bands) {
     kx_syncwarp();
     if (kd_first()) kx_st_release_cta(&c->slot->bands[c->lane], bands);
 }
-/* The storer: until all of them are through with so many. 0: aborted. */
+static_assert(kd_pick(KP_CONSUMER, KD_LANES_OF) <= KP_BAND_LANES, "no word for a lane's bands");
+/* The storer: until all of them are through with so many. A task that is not stored by bands was waited for as a whole.
+ * 0: aborted. */
 KP_FN int kd_wait_bands(const kp_ctx *c, kp_u32 bands) {
+    if (!c->slot->record.by_bands) return 1;
     int looks = kd_lane_thread() < kd_lanes(KP_CONSUMER);
     const kp_u32 *mine = &c->slot->bands[looks ? kd_lane_thread() : 0];
     KP_ROLLED

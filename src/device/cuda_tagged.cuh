@@ -21,11 +21,7 @@ KP_FN int kd_tagged_idle(kp_ctx *c) {
 /* Until the vector at `at` of thread `who` of the lane is of this epoch: one thread looks, so that a long wait does not
  * load the second-level cache. 0: aborted. */
 KX_OUTLINED int kd_tagged_wait(const kd_vec *at, kp_u32 who, kp_u32 epoch) {
-    kd_lane *l = kd_lane_mine();
-    if (kd_first()) {
-        l->what = KP_WHAT_TAGGED;
-        l->target = epoch;
-    }
+    kd_waits_for(KP_WHAT_TAGGED, epoch);
     KP_ROLLED
     for (;;) {
         int there = 1;

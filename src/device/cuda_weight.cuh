@@ -26,20 +26,20 @@ template <int STAGED> KP_FN kp_u32 kd_pair_of(const kd_act *x, kp_u32 at, kp_u32
     return low | high << 16;
 }
 
-/* ---- bf16: groups of KP_GROUP tiles, whose columns are dealt so that a thread's share of x is one run ---------- */
-
-/* Eight columns of x from `at` on, a multiple of 8. */
-template <int STAGED> KP_FN kd_vec kd_eight_of(const kd_act *x, kp_u32 at, kp_u32 k) {
-    if (STAGED) return *(const kd_vec *)(x + at);
+/* Eight columns of x, `more` behind `at`, both multiples of 8; past k they are 0. */
+template <int STAGED> KP_FN kd_vec kd_eight_of(const kd_act *x, kp_u32 at, kp_u32 more, kp_u32 k) {
+    if (STAGED) return *(const kd_vec *)(x + at + more);
     kd_vec v = {{0, 0, 0, 0}};
     if (k % 8 == 0) { /* known when this is compiled */
-        if (at < k) v = kd_load16(x + at);
+        if (at + more < k) v = kd_load16(x + at + more);
         return v;
     }
 #pragma unroll
-    for (kp_u32 i = 0; i < 4; i++) v.w[i] = kd_pair_of<0>(x, at, 2 * i, k);
+    for (kp_u32 i = 0; i < 4; i++) v.w[i] = kd_pair_of<0>(x, at, more + 2 * i, k);
     return v;
 }
+
+/* ---- bf16: groups of KP_GROUP tiles, whose columns are dealt so that a thread's share of x is one run ---------- */
 
 /* Sums that a row's products go to in turns: two where a pass may carry more than 8 rows, whoever is there. */
 enum { KD_CHAINS = KD_M_MAX > 8 ? 2 : 4 };
@@ -53,8 +53,8 @@ KP_FN void kd_group_load(kd_group<HALVES> *g, const kd_vec *w, const kd_act *x0,
     for (int j = 0; j < KP_GROUP; j++) g->a[j] = w[j * KD_WARP];
 #pragma unroll
     for (int i = 0; i < KP_GROUP / 2; i++) {
-        g->x[0][i] = kd_eight_of<STAGED>(x0, at + i * 8, k);
-        if (HALVES == 2) g->x[HALVES - 1][i] = kd_eight_of<STAGED>(x1, at + i * 8, k);
+        g->x[0][i] = kd_eight_of<STAGED>(x0, at, i * 8, k);
+        if (HALVES == 2) g->x[HALVES - 1][i] = kd_eight_of<STAGED>(x1, at, i * 8, k);
     }
 }
 template <int HALVES> KP_FN void kd_group_product(const kd_group<HALVES> *g, kd_acc *acc) {
@@ -128,17 +128,9 @@ KP_FN kd_vec kd_f8_tile(kp_u32 low, kp_u32 high) {
     return a;
 }
 
-/* A thread's x for two tiles, 8 of their 32 columns, `more` behind `at`. */
-template <int STAGED> KP_FN kd_vec kd_f8_x(const kd_act *x, kp_u32 at, kp_u32 more, kp_u32 k) {
-    if (STAGED) return *(const kd_vec *)(x + at + more);
-    kd_vec v;
-#pragma unroll
-    for (int i = 0; i < 4; i++) v.w[i] = kd_pair_of<0>(x, at, more + i * 2, k);
-    return v;
-}
-/* The same where a row of SMEM may end between the two. */
+/* A thread's x for two tiles, 8 of their 32 columns, where a row of SMEM may end between the two. */
 template <int STAGED> KP_FN kd_vec kd_f8_x_end(const kd_act *x, kp_u32 at, kp_u32 k) {
-    if (!STAGED || at < kp_tiles(k) * 16) return kd_f8_x<STAGED>(x, at, 0, k);
+    if (!STAGED || at < kp_tiles(k) * 16) return kd_eight_of<STAGED>(x, at, 0, k);
     return {{0, 0, 0, 0}};
 }
 
@@ -204,8 +196,8 @@ KP_FN void kd_f8_blocks(const kd_vec *w, const float *scale, kp_u32 blocks, cons
         if (mine) {
 #pragma unroll
             for (int j = 0; j < PAIRS; j++) {
-                x[j][0] = kd_f8_x<STAGED>(x0, at, j * 32, k);
-                if (HALVES == 2) x[j][HALVES - 1] = kd_f8_x<STAGED>(x1, at, j * 32, k);
+                x[j][0] = kd_eight_of<STAGED>(x0, at, j * 32, k);
+                if (HALVES == 2) x[j][HALVES - 1] = kd_eight_of<STAGED>(x1, at, j * 32, k);
             }
         }
         kd_vec t[PAIRS][2] = {{t0, t1}};

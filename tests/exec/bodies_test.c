@@ -65,15 +65,22 @@ static void put_source(buf *out) {
     assert_false(out->failed);
 }
 
+/* Every body as a kernel of its own; the caller frees *r. */
+static keel_status compile_bodies(const char *chip, cuda_report **r, keel_error *err) {
+    buf source = {0};
+    *r = mem_calloc(1, sizeof **r);
+    assert_non_null(*r);
+    put_source(&source);
+    keel_status s = cuda_compile_text(chip, (const char *)source.data, *r, err);
+    buf_free(&source);
+    return s;
+}
+
 static void every_body_compiles_and_spills_nothing(void **state) {
     (void)state;
     keel_error err = KEEL_ERROR_INITIALIZER;
-    buf source = {0};
-    cuda_report *r = mem_calloc(1, sizeof *r);
-    assert_non_null(r);
-    put_source(&source);
-    keel_status s = cuda_compile_text(arch, (const char *)source.data, r, &err);
-    buf_free(&source);
+    cuda_report *r = NULL;
+    keel_status s = compile_bodies(arch, &r, &err);
     if (s == KEEL_UNSUPPORTED) {
         mem_free(r);
         skip();
@@ -101,12 +108,8 @@ static void every_body_compiles_and_spills_nothing(void **state) {
 static void every_body_compiles_for_sm_100a(void **state) {
     (void)state;
     keel_error err = KEEL_ERROR_INITIALIZER;
-    buf source = {0};
-    cuda_report *r = mem_calloc(1, sizeof *r);
-    assert_non_null(r);
-    put_source(&source);
-    keel_status s = cuda_compile_text("sm_100a", (const char *)source.data, r, &err);
-    buf_free(&source);
+    cuda_report *r = NULL;
+    keel_status s = compile_bodies("sm_100a", &r, &err);
     uint32_t compiled = r->n;
     mem_free(r);
     if (s == KEEL_UNSUPPORTED) skip();
